@@ -1,0 +1,3 @@
+//! Pure algorithms on slices: no I/O, no clock, no threads.
+
+pub mod hash;

@@ -1,0 +1,1 @@
+//! Duplicates: sketches propose, the full text decides, evidence is kept.

@@ -1,0 +1,1 @@
+//! Bytes to documents: one file per format, compression beside them.

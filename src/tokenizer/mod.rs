@@ -1,0 +1,1 @@
+//! Text to ids: loading, special tokens, fingerprint.
