@@ -1,3 +1,4 @@
 //! Pure algorithms on slices: no I/O, no clock, no threads.
 
 pub mod hash;
+pub mod minhash;
