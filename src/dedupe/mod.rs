@@ -1,1 +1,21 @@
 //! Duplicates: sketches propose, the full text decides, evidence is kept.
+//!
+//! Everything here works on documents by number: `number` is the place in reading order, `rank`
+//! the place in the order (place in `inputs`, id).
+
+mod exact;
+mod near;
+
+pub use exact::{Fingerprint, decide as decide_exact, fingerprint, normalised};
+pub use near::{BandHash, NearInput, NearReport, Policy, decide as decide_near, sketch};
+
+/// A document that goes, and the one because of which it goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropped {
+    /// The document that goes.
+    pub number: u64,
+    /// The kept document that it repeats.
+    pub kept: u64,
+    /// Exact similarity of the two, from 0 to 1.
+    pub similarity: f64,
+}

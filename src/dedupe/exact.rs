@@ -1,0 +1,110 @@
+//! Exact duplicates: equal 128-bit hashes of the text, or of the normalised text.
+//!
+//! At 10 billion documents the chance that any two different texts share a hash is below 10^-18.
+
+use super::Dropped;
+use crate::algo::hash;
+use crate::spill::Spill;
+use std::io;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+
+/// What the exchange carries: 32 bytes a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Fingerprint {
+    /// Hash of the text, high half first.
+    pub hash: [u64; 2],
+    /// Place in the order (place in `inputs`, id).
+    pub rank: u64,
+    /// Place in reading order.
+    pub number: u64,
+}
+
+/// The 128-bit hash of a text, high half first.
+pub fn fingerprint(text: &str, normalise: bool) -> [u64; 2] {
+    let hash = if normalise { hash::content(normalised(text).as_bytes()) } else { hash::content(text.as_bytes()) };
+    [(hash >> 64) as u64, hash as u64]
+}
+
+/// The text in Unicode form NFC, lower-cased, each run of white space one space, trimmed.
+pub fn normalised(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut gap = false;
+    let mut push = |c: char| {
+        if c.is_whitespace() {
+            gap = !out.is_empty();
+        } else {
+            if std::mem::take(&mut gap) {
+                out.push(' ');
+            }
+            out.push(c);
+        }
+    };
+    if text.is_ascii() {
+        text.chars().for_each(|c| push(c.to_ascii_lowercase()));
+    } else if is_nfc_quick(text.chars()) == IsNormalized::Yes {
+        text.chars().flat_map(char::to_lowercase).for_each(push);
+    } else {
+        text.nfc().flat_map(char::to_lowercase).for_each(push);
+    }
+    out
+}
+
+/// Calls `drop` for every document whose hash an earlier one (by rank) has, in order of hash and rank.
+///
+/// # Errors
+/// When intermediate files cannot be written or read.
+pub fn decide(
+    fingerprints: impl Iterator<Item = Fingerprint>,
+    spill: &Spill,
+    mut drop: impl FnMut(Dropped),
+) -> io::Result<()> {
+    let mut sorter = spill.sorter("exact", |a: &Fingerprint, b: &Fingerprint| {
+        (a.hash, a.rank).cmp(&(b.hash, b.rank))
+    });
+    for fingerprint in fingerprints {
+        sorter.push(fingerprint)?;
+    }
+    let mut first: Option<Fingerprint> = None;
+    for fingerprint in sorter.finish()? {
+        let fingerprint = fingerprint?;
+        match first {
+            Some(kept) if kept.hash == fingerprint.hash => {
+                drop(Dropped { number: fingerprint.number, kept: kept.number, similarity: 1.0 });
+            }
+            _ => first = Some(fingerprint),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_by_rank_stays() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let spill = Spill::new(folder.path(), 1 << 20);
+        let texts = ["cat", "dog", "cat", "cat"];
+        let ranks = [2, 1, 0, 3];
+        let mut dropped = Vec::new();
+        let all = texts.iter().zip(ranks).enumerate().map(|(number, (text, rank))| Fingerprint {
+            hash: fingerprint(text, false),
+            rank,
+            number: number as u64,
+        });
+        decide(all, &spill, |d| dropped.push((d.number, d.kept)))?;
+        assert_eq!(dropped, [(0, 2), (3, 2)]);
+        Ok(())
+    }
+
+    #[test]
+    fn normalising_folds_case_space_and_accents() {
+        assert_eq!(normalised("  A\tB\n\nc "), "a b c");
+        assert_eq!(normalised("e\u{301}"), normalised("É"));
+        assert_eq!(normalised(" \n"), "");
+        assert_ne!(fingerprint("A b", false), fingerprint("a  b", false));
+        assert_eq!(fingerprint("A b", true), fingerprint("a  b", true));
+    }
+}
