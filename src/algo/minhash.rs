@@ -28,10 +28,15 @@ impl MinHasher {
     pub fn new(seed: u64, bands: usize, rows: usize) -> Self {
         let of = |purpose: &str| {
             let key = hash::purpose_key(seed, purpose);
-            (0..(bands * rows) as u64).map(|i| hash::keyed_by(key, i) as u32).collect::<Vec<u32>>()
+            (0..(bands * rows) as u64)
+                .map(|i| hash::keyed_by(key, i) as u32)
+                .collect::<Vec<u32>>()
         };
         MinHasher {
-            multipliers: of("minhash multiplier").into_iter().map(|m| m | 1).collect(),
+            multipliers: of("minhash multiplier")
+                .into_iter()
+                .map(|m| m | 1)
+                .collect(),
             increments: of("minhash increment"),
             rows,
         }
@@ -45,10 +50,17 @@ impl MinHasher {
     /// Appends one 64-bit hash for each band of the set of `shingles` (distinct, not empty).
     pub fn bands_into(&self, shingles: &[u64], scratch: &mut Scratch, bands: &mut Vec<u64>) {
         scratch.short.clear();
-        scratch.short.extend(shingles.iter().map(|&shingle| (shingle >> 32) as u32));
+        scratch
+            .short
+            .extend(shingles.iter().map(|&shingle| (shingle >> 32) as u32));
         scratch.signature.clear();
         scratch.signature.resize(self.multipliers.len(), u32::MAX);
-        minima(&scratch.short, &self.multipliers, &self.increments, &mut scratch.signature);
+        minima(
+            &scratch.short,
+            &self.multipliers,
+            &self.increments,
+            &mut scratch.signature,
+        );
         for (band, rows) in scratch.signature.chunks_exact(self.rows).enumerate() {
             bands.push(xxh3_64_with_seed(bytemuck::cast_slice(rows), band as u64));
         }
@@ -76,7 +88,9 @@ fn minima(values: &[u32], multipliers: &[u32], increments: &[u32], minima: &mut 
             increment.copy_from_slice(&increments[start..end]);
             for &value in values {
                 for lane in 0..LANES {
-                    let hashed = value.wrapping_mul(multiplier[lane]).wrapping_add(increment[lane]);
+                    let hashed = value
+                        .wrapping_mul(multiplier[lane])
+                        .wrapping_add(increment[lane]);
                     lowest[lane] = lowest[lane].min(hashed);
                 }
             }
@@ -84,7 +98,9 @@ fn minima(values: &[u32], multipliers: &[u32], increments: &[u32], minima: &mut 
         } else {
             for lane in start..end {
                 for &value in values {
-                    let hashed = value.wrapping_mul(multipliers[lane]).wrapping_add(increments[lane]);
+                    let hashed = value
+                        .wrapping_mul(multipliers[lane])
+                        .wrapping_add(increments[lane]);
                     minima[lane] = minima[lane].min(hashed);
                 }
             }
@@ -170,7 +186,10 @@ mod tests {
         let expected = candidate_probability(160.0 / 240.0, 14, 8);
         let deviation = (expected * (1.0 - expected) / pairs as f64).sqrt();
         let measured = met as f64 / pairs as f64;
-        assert!((measured - expected).abs() < 4.0 * deviation, "{measured} against {expected}");
+        assert!(
+            (measured - expected).abs() < 4.0 * deviation,
+            "{measured} against {expected}"
+        );
     }
 
     #[test]

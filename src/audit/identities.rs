@@ -19,7 +19,12 @@ pub struct Identity {
 impl Identity {
     fn new(name: &str, left: u64, right: i64) -> Identity {
         let left = left as i64;
-        Identity { name: name.to_string(), left, right, holds: left == right }
+        Identity {
+            name: name.to_string(),
+            left,
+            right,
+            holds: left == right,
+        }
     }
 
     /// Computes all identities of a ledger from its rows.
@@ -39,7 +44,11 @@ impl Identity {
             Identity::new(
                 "positions emitted = tokens + special tokens + padding",
                 audit.emitted.positions,
-                sum(&[audit.emitted.tokens, audit.emitted.special_tokens, audit.emitted.padding]),
+                sum(&[
+                    audit.emitted.tokens,
+                    audit.emitted.special_tokens,
+                    audit.emitted.padding,
+                ]),
             ),
             Identity::new(
                 "tokens emitted = kept + repeated",
@@ -49,7 +58,11 @@ impl Identity {
             Identity::new(
                 "records in files = documents read + quarantined + left out",
                 audit.records_in_files,
-                sum(&[read.documents, audit.quarantined_records(), audit.records_left_out]),
+                sum(&[
+                    read.documents,
+                    audit.quarantined_records(),
+                    audit.records_left_out,
+                ]),
             ),
             Identity::new(
                 "documents read = kept + rejected + failed",

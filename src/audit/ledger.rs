@@ -199,11 +199,13 @@ pub struct Audit {
 impl Audit {
     /// Sum over rows of counts.
     pub fn total(rows: &[ReadRow]) -> Counts {
-        rows.iter().fold(Counts::default(), |sum, row| sum + row.counts)
+        rows.iter()
+            .fold(Counts::default(), |sum, row| sum + row.counts)
     }
     /// Sum over rows of losses.
     pub fn total_loss(rows: &[LossRow]) -> Counts {
-        rows.iter().fold(Counts::default(), |sum, row| sum + row.counts)
+        rows.iter()
+            .fold(Counts::default(), |sum, row| sum + row.counts)
     }
     /// Records in quarantine.
     pub fn quarantined_records(&self) -> u64 {
@@ -213,15 +215,24 @@ impl Audit {
 
 /// `part / whole`, 0 where there is no whole.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
 }
 
 impl LowValue {
     /// Sums the rejected rows of class `low_value`.
     pub fn of(rejected: &[LossRow], read_tokens: u64, below: Option<(f64, u64)>) -> LowValue {
         let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
-        for row in rejected.iter().filter(|row| row.class == Some(Class::LowValue)) {
-            *by_reason.entry(format!("{}/{}", row.stage, row.reason)).or_default() += row.counts.tokens;
+        for row in rejected
+            .iter()
+            .filter(|row| row.class == Some(Class::LowValue))
+        {
+            *by_reason
+                .entry(format!("{}/{}", row.stage, row.reason))
+                .or_default() += row.counts.tokens;
         }
         let rejected_tokens = by_reason.values().sum();
         LowValue {
@@ -251,9 +262,19 @@ pub(super) fn schema() -> Value {
         json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
     };
     let rows = |items: Value| json!({ "type": "array", "items": items });
-    let read = object(json!({ "source": text, "documents": whole, "bytes": whole, "tokens": whole }), &[]);
-    let classes: Vec<&str> =
-        [Class::Duplicate, Class::LowValue, Class::Policy, Class::Contaminated, Class::NotDrawn].map(Class::name).into();
+    let read = object(
+        json!({ "source": text, "documents": whole, "bytes": whole, "tokens": whole }),
+        &[],
+    );
+    let classes: Vec<&str> = [
+        Class::Duplicate,
+        Class::LowValue,
+        Class::Policy,
+        Class::Contaminated,
+        Class::NotDrawn,
+    ]
+    .map(Class::name)
+    .into();
     let loss = object(
         json!({
             "source": text, "stage": text, "reason": text, "class": { "enum": classes },

@@ -6,8 +6,8 @@ mod table;
 
 pub use identities::Identity;
 pub use ledger::{
-    Audit, Emitted, KeptBelow, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow, SourceUsefulness, TokenizerEntry,
-    TruncatedFile, Usefulness,
+    Audit, Emitted, KeptBelow, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow,
+    SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness,
 };
 pub use table::{By, csv, grouped, short, table};
 

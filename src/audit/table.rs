@@ -46,7 +46,9 @@ fn lines_by(rows: &[LossRow], by: By) -> Vec<Line> {
             By::Stage => row.stage.clone(),
             By::Reason => format!("{} / {}", row.stage, row.reason),
         };
-        let class = row.class.map_or(String::new(), |class| class.name().to_string());
+        let class = row
+            .class
+            .map_or(String::new(), |class| class.name().to_string());
         let entry = sums.entry(label.clone()).or_insert_with(|| {
             order.push(label);
             (class.clone(), Counts::default())
@@ -60,7 +62,11 @@ fn lines_by(rows: &[LossRow], by: By) -> Vec<Line> {
         .into_iter()
         .map(|label| {
             let (note, counts) = sums[&label].clone();
-            Line { label, note, counts }
+            Line {
+                label,
+                note,
+                counts,
+            }
         })
         .collect()
 }
@@ -84,18 +90,38 @@ fn render(out: &mut String, lines: &[Line], read: Counts, width: usize) {
 pub fn table(audit: &Audit, by: By) -> String {
     let read = Audit::total(&audit.read);
     let kept = Audit::total(&audit.kept);
-    let line = |label: &str, counts: Counts| Line { label: label.to_string(), note: String::new(), counts };
+    let line = |label: &str, counts: Counts| Line {
+        label: label.to_string(),
+        note: String::new(),
+        counts,
+    };
     let mut head = vec![line("read", read)];
     if by == By::Source {
-        head.extend(audit.read.iter().map(|row| line(&format!("  {}", row.source), row.counts)));
+        head.extend(
+            audit
+                .read
+                .iter()
+                .map(|row| line(&format!("  {}", row.source), row.counts)),
+        );
     }
     head.push(line("kept", kept));
     if by == By::Source {
-        head.extend(audit.kept.iter().map(|row| line(&format!("  {}", row.source), row.counts)));
+        head.extend(
+            audit
+                .kept
+                .iter()
+                .map(|row| line(&format!("  {}", row.source), row.counts)),
+        );
     }
     head.push(line("rejected", Audit::total_loss(&audit.rejected)));
     let indent = |lines: Vec<Line>| {
-        lines.into_iter().map(|l| Line { label: format!("  {}", l.label), ..l }).collect::<Vec<_>>()
+        lines
+            .into_iter()
+            .map(|l| Line {
+                label: format!("  {}", l.label),
+                ..l
+            })
+            .collect::<Vec<_>>()
     };
     head.extend(indent(lines_by(&audit.rejected, by)));
     if !audit.failed.is_empty() {
@@ -106,36 +132,85 @@ pub fn table(audit: &Audit, by: By) -> String {
         head.push(line("edited", Audit::total_loss(&audit.edited)));
         head.extend(indent(lines_by(&audit.edited, by)));
     }
-    let width = head.iter().map(|l| l.label.chars().count()).max().unwrap_or(0).max(24);
+    let width = head
+        .iter()
+        .map(|l| l.label.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(24);
     let mut out = String::new();
-    let _ = writeln!(out, "{:<width$}  {:>12}  {:>16}  {:>16}  {:>7}  class", audit.pipeline, "documents", "bytes", "tokens", "share");
+    let _ = writeln!(
+        out,
+        "{:<width$}  {:>12}  {:>16}  {:>16}  {:>7}  class",
+        audit.pipeline, "documents", "bytes", "tokens", "share"
+    );
     render(&mut out, &head, read, width);
     let emitted = &audit.emitted;
-    let _ = writeln!(out, "\nemitted: {} rows, {} positions = {} tokens + {} special + {} padding",
-        grouped(emitted.rows), grouped(emitted.positions), grouped(emitted.tokens),
-        grouped(emitted.special_tokens), grouped(emitted.padding));
+    let _ = writeln!(
+        out,
+        "\nemitted: {} rows, {} positions = {} tokens + {} special + {} padding",
+        grouped(emitted.rows),
+        grouped(emitted.positions),
+        grouped(emitted.tokens),
+        grouped(emitted.special_tokens),
+        grouped(emitted.padding)
+    );
     if !audit.quarantined.is_empty() {
-        let _ = writeln!(out, "\nquarantined records: {}", grouped(audit.quarantined_records()));
+        let _ = writeln!(
+            out,
+            "\nquarantined records: {}",
+            grouped(audit.quarantined_records())
+        );
         for row in &audit.quarantined {
-            let _ = writeln!(out, "  {:<24}  {:<20}  {:>12}", row.source, row.reason, grouped(row.records));
+            let _ = writeln!(
+                out,
+                "  {:<24}  {:<20}  {:>12}",
+                row.source,
+                row.reason,
+                grouped(row.records)
+            );
         }
     }
     for file in &audit.truncated_files {
         let _ = writeln!(out, "ended too early: {}: {}", file.file, file.problem);
     }
     for note in &audit.notes {
-        let _ = writeln!(out, "note: {}: {} x {}", note.stage, note.note, grouped(note.count));
+        let _ = writeln!(
+            out,
+            "note: {}: {} x {}",
+            note.stage,
+            note.note,
+            grouped(note.count)
+        );
     }
     let low = &audit.low_value;
-    let _ = writeln!(out, "\nlow value: {} tokens rejected, {:.2}% of those read",
-        grouped(low.rejected_tokens), 100.0 * low.rejected_share_of_read);
+    let _ = writeln!(
+        out,
+        "\nlow value: {} tokens rejected, {:.2}% of those read",
+        grouped(low.rejected_tokens),
+        100.0 * low.rejected_share_of_read
+    );
     if let Some(below) = &low.kept_below {
-        let _ = writeln!(out, "           {} kept tokens have a usefulness below {:.2}, {:.2}% of those read",
-            grouped(below.tokens), below.threshold, 100.0 * below.share_of_read);
+        let _ = writeln!(
+            out,
+            "           {} kept tokens have a usefulness below {:.2}, {:.2}% of those read",
+            grouped(below.tokens),
+            below.threshold,
+            100.0 * below.share_of_read
+        );
     }
     if let Some(usefulness) = &audit.usefulness {
-        let _ = write!(out, "usefulness ({}, {}): mean {:.3}", usefulness.estimator, usefulness.calibration,
-            if emitted.tokens == 0 { 0.0 } else { usefulness.sum / emitted.tokens as f64 });
+        let _ = write!(
+            out,
+            "usefulness ({}, {}): mean {:.3}",
+            usefulness.estimator,
+            usefulness.calibration,
+            if emitted.tokens == 0 {
+                0.0
+            } else {
+                usefulness.sum / emitted.tokens as f64
+            }
+        );
         if let Some(goodput) = usefulness.data_goodput {
             let _ = write!(out, ", data goodput {goodput:.3}");
         }
@@ -143,8 +218,14 @@ pub fn table(audit: &Audit, by: By) -> String {
     }
     out.push('\n');
     for identity in &audit.identities {
-        let _ = writeln!(out, "{} {}: {} = {}", if identity.holds { "holds" } else { "FAILS" },
-            identity.name, identity.left, identity.right);
+        let _ = writeln!(
+            out,
+            "{} {}: {} = {}",
+            if identity.holds { "holds" } else { "FAILS" },
+            identity.name,
+            identity.left,
+            identity.right
+        );
     }
     out
 }
@@ -154,8 +235,13 @@ pub fn short(audit: &Audit) -> String {
     let read = Audit::total(&audit.read);
     let mut out = String::new();
     let mut line = |label: &str, counts: Counts, note: &str| {
-        let _ = writeln!(out, "  {label:<34} {:>10} documents {:>15} tokens {:>7.2}%  {note}",
-            grouped(counts.documents), grouped(counts.tokens), 100.0 * share(counts.tokens, read.tokens));
+        let _ = writeln!(
+            out,
+            "  {label:<34} {:>10} documents {:>15} tokens {:>7.2}%  {note}",
+            grouped(counts.documents),
+            grouped(counts.tokens),
+            100.0 * share(counts.tokens, read.tokens)
+        );
     };
     line("read", read, "");
     for row in lines_by(&audit.rejected, By::Reason) {
@@ -167,10 +253,21 @@ pub fn short(audit: &Audit) -> String {
     line("= kept", Audit::total(&audit.kept), "");
     let quarantined = audit.quarantined_records();
     if quarantined > 0 {
-        let _ = writeln!(out, "  {quarantined} records could not be read: see quarantine/");
+        let _ = writeln!(
+            out,
+            "  {quarantined} records could not be read: see quarantine/"
+        );
     }
-    let holding = audit.identities.iter().filter(|identity| identity.holds).count();
-    let _ = writeln!(out, "  the ledger closes: {holding} of {} identities hold", audit.identities.len());
+    let holding = audit
+        .identities
+        .iter()
+        .filter(|identity| identity.holds)
+        .count();
+    let _ = writeln!(
+        out,
+        "  the ledger closes: {holding} of {} identities hold",
+        audit.identities.len()
+    );
     out
 }
 
@@ -178,24 +275,59 @@ pub fn short(audit: &Audit) -> String {
 pub fn csv(audit: &Audit) -> String {
     let mut out = String::from("entry,source,stage,reason,class,documents,bytes,tokens\n");
     let mut row = |entry: &str, source: &str, stage: &str, reason: &str, class: &str, c: Counts| {
-        let _ = writeln!(out, "{entry},{},{},{reason},{class},{},{},{}", quoted(source), quoted(stage), c.documents, c.bytes, c.tokens);
+        let _ = writeln!(
+            out,
+            "{entry},{},{},{reason},{class},{},{},{}",
+            quoted(source),
+            quoted(stage),
+            c.documents,
+            c.bytes,
+            c.tokens
+        );
     };
     for (entry, rows) in [("read", &audit.read), ("kept", &audit.kept)] {
-        rows.iter().for_each(|r| row(entry, &r.source, "", "", "", r.counts));
+        rows.iter()
+            .for_each(|r| row(entry, &r.source, "", "", "", r.counts));
     }
-    for (entry, rows) in [("rejected", &audit.rejected), ("failed", &audit.failed), ("edited", &audit.edited)] {
+    for (entry, rows) in [
+        ("rejected", &audit.rejected),
+        ("failed", &audit.failed),
+        ("edited", &audit.edited),
+    ] {
         for r in rows {
-            row(entry, &r.source, &r.stage, &r.reason, r.class.map_or("", |class| class.name()), r.counts);
+            row(
+                entry,
+                &r.source,
+                &r.stage,
+                &r.reason,
+                r.class.map_or("", |class| class.name()),
+                r.counts,
+            );
         }
     }
     for r in &audit.quarantined {
-        row("quarantined", &r.source, "", &r.reason, "", Counts { documents: r.records, bytes: r.bytes, tokens: 0 });
+        row(
+            "quarantined",
+            &r.source,
+            "",
+            &r.reason,
+            "",
+            Counts {
+                documents: r.records,
+                bytes: r.bytes,
+                tokens: 0,
+            },
+        );
     }
     out
 }
 
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_string()
+    }
 }
 
 #[cfg(test)]
@@ -204,7 +336,10 @@ mod tests {
 
     #[test]
     fn thousands_are_grouped() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
     }
 
     #[test]

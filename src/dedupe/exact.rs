@@ -22,7 +22,11 @@ pub struct Fingerprint {
 
 /// The 128-bit hash of a text, high half first.
 pub fn fingerprint(text: &str, normalise: bool) -> [u64; 2] {
-    let hash = if normalise { hash::content(normalised(text).as_bytes()) } else { hash::content(text.as_bytes()) };
+    let hash = if normalise {
+        hash::content(normalised(text).as_bytes())
+    } else {
+        hash::content(text.as_bytes())
+    };
     [(hash >> 64) as u64, hash as u64]
 }
 
@@ -70,7 +74,11 @@ pub fn decide(
         let fingerprint = fingerprint?;
         match first {
             Some(kept) if kept.hash == fingerprint.hash => {
-                drop(Dropped { number: fingerprint.number, kept: kept.number, similarity: 1.0 });
+                drop(Dropped {
+                    number: fingerprint.number,
+                    kept: kept.number,
+                    similarity: 1.0,
+                });
             }
             _ => first = Some(fingerprint),
         }
@@ -89,11 +97,15 @@ mod tests {
         let texts = ["cat", "dog", "cat", "cat"];
         let ranks = [2, 1, 0, 3];
         let mut dropped = Vec::new();
-        let all = texts.iter().zip(ranks).enumerate().map(|(number, (text, rank))| Fingerprint {
-            hash: fingerprint(text, false),
-            rank,
-            number: number as u64,
-        });
+        let all = texts
+            .iter()
+            .zip(ranks)
+            .enumerate()
+            .map(|(number, (text, rank))| Fingerprint {
+                hash: fingerprint(text, false),
+                rank,
+                number: number as u64,
+            });
         decide(all, &spill, |d| dropped.push((d.number, d.kept)))?;
         assert_eq!(dropped, [(0, 2), (3, 2)]);
         Ok(())

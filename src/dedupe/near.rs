@@ -136,9 +136,15 @@ pub fn decide(
             match first {
                 Some(head) if head.hash == band.hash => {
                     if members == 1 {
-                        memberships.push(Membership { place: head.place, bucket: buckets })?;
+                        memberships.push(Membership {
+                            place: head.place,
+                            bucket: buckets,
+                        })?;
                     }
-                    memberships.push(Membership { place: band.place, bucket: buckets })?;
+                    memberships.push(Membership {
+                        place: band.place,
+                        bucket: buckets,
+                    })?;
                     members += 1;
                 }
                 _ => {
@@ -163,7 +169,10 @@ pub fn decide(
         input: &input,
         policy,
         table,
-        report: NearReport { buckets, ..NearReport::default() },
+        report: NearReport {
+            buckets,
+            ..NearReport::default()
+        },
         drop,
     };
     let mut batch: Vec<Candidate> = Vec::with_capacity(BATCH);
@@ -175,7 +184,11 @@ pub fn decide(
                 if batch.len() == BATCH {
                     pass.decide(&mut batch);
                 }
-                batch.push(Candidate { place, number: (input.number)(place), buckets: vec![bucket] });
+                batch.push(Candidate {
+                    place,
+                    number: (input.number)(place),
+                    buckets: vec![bucket],
+                });
             }
         }
     }
@@ -223,7 +236,10 @@ impl Table {
 
     /// Adds a kept member; false where the bucket is full.
     fn add(&mut self, bucket: u64, place: u64) -> bool {
-        let (start, end) = (self.offsets.values()[bucket as usize], self.offsets.values()[bucket as usize + 1]);
+        let (start, end) = (
+            self.offsets.values()[bucket as usize],
+            self.offsets.values()[bucket as usize + 1],
+        );
         let filled = &mut self.filled.values_mut()[bucket as usize];
         if start + u64::from(*filled) == end {
             return false;
@@ -265,11 +281,17 @@ struct Known {
 
 impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
     fn similarity(&self, a: u64, b: u64) -> Option<f64> {
-        jaccard_at_least((self.input.shingles)(a), (self.input.shingles)(b), self.policy.min_similarity)
+        jaccard_at_least(
+            (self.input.shingles)(a),
+            (self.input.shingles)(b),
+            self.policy.min_similarity,
+        )
     }
 
     fn decide(&mut self, batch: &mut Vec<Candidate>) {
-        let Some(start) = batch.first().map(|candidate| candidate.place) else { return };
+        let Some(start) = batch.first().map(|candidate| candidate.place) else {
+            return;
+        };
         // In parallel: against what was kept before this batch.
         let mut known: Vec<Known> = batch
             .par_iter()
@@ -278,7 +300,9 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
                 self.table.kept(&candidate.buckets, 0, kept);
                 for &place in kept.iter() {
                     known.verified += 1;
-                    if let Some(similarity) = self.similarity((self.input.number)(place), candidate.number) {
+                    if let Some(similarity) =
+                        self.similarity((self.input.number)(place), candidate.number)
+                    {
                         known.earlier = Some((place, similarity));
                         break;
                     }
@@ -318,7 +342,12 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
                 before.truncate(MATES);
                 before
                     .into_iter()
-                    .map(|mate| (mate, self.similarity(batch[mate as usize].number, candidate.number)))
+                    .map(|mate| {
+                        (
+                            mate,
+                            self.similarity(batch[mate as usize].number, candidate.number),
+                        )
+                    })
                     .collect()
             })
             .collect();
@@ -328,8 +357,11 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
         }
         // In keep order: what was decided in this batch.
         let mut kept = Vec::new();
-        let index_of: HashMap<u64, u32> =
-            batch.iter().enumerate().map(|(index, candidate)| (candidate.place, index as u32)).collect();
+        let index_of: HashMap<u64, u32> = batch
+            .iter()
+            .enumerate()
+            .map(|(index, candidate)| (candidate.place, index as u32))
+            .collect();
         for (index, candidate) in batch.iter().enumerate() {
             self.report.pairs_verified += known[index].verified;
             let mut found = known[index].earlier;
@@ -337,7 +369,10 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
                 self.table.kept(&candidate.buckets, start, &mut kept);
                 for &place in &kept {
                     let mate = index_of[&place];
-                    let similarity = match known[index].mates.binary_search_by_key(&mate, |&(mate, _)| mate) {
+                    let similarity = match known[index]
+                        .mates
+                        .binary_search_by_key(&mate, |&(mate, _)| mate)
+                    {
                         Ok(at) => known[index].mates[at].1,
                         Err(_) => {
                             self.report.pairs_verified += 1;
@@ -358,7 +393,8 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
                 }),
                 None => {
                     for &bucket in &candidate.buckets {
-                        self.report.skipped_full_bucket += u64::from(!self.table.add(bucket, candidate.place));
+                        self.report.skipped_full_bucket +=
+                            u64::from(!self.table.add(bucket, candidate.place));
                     }
                 }
             }
@@ -372,7 +408,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const POLICY: Policy = Policy { min_similarity: 0.8, max_bucket: 1_000 };
+    const POLICY: Policy = Policy {
+        min_similarity: 0.8,
+        max_bucket: 1_000,
+    };
 
     /// Decides over texts in keep order: (dropped, kept) by index, and the report.
     fn run(texts: &[String], policy: Policy, memory_bytes: usize) -> (Vec<(u64, u64)>, NearReport) {
@@ -385,7 +424,10 @@ mod tests {
             let mut bands = Vec::new();
             sketch(text, 5, &hasher, &mut scratch, &mut bands);
             sets.push(scratch.shingles.clone());
-            all.extend(bands.into_iter().map(|hash| BandHash { hash, place: place as u64 }));
+            all.extend(bands.into_iter().map(|hash| BandHash {
+                hash,
+                place: place as u64,
+            }));
         }
         let mut dropped = Vec::new();
         let input = NearInput {
@@ -393,20 +435,31 @@ mod tests {
             number: &|place| place,
             shingles: &|number| &sets[number as usize],
         };
-        let report = decide(input, policy, &spill, |d| dropped.push((d.number, d.kept))).expect("decided");
+        let report =
+            decide(input, policy, &spill, |d| dropped.push((d.number, d.kept))).expect("decided");
         (dropped, report)
     }
 
     fn page(changed: &[usize]) -> String {
         (0..200)
-            .map(|i| if changed.contains(&i) { format!("changed{i}") } else { format!("word{i}") })
+            .map(|i| {
+                if changed.contains(&i) {
+                    format!("changed{i}")
+                } else {
+                    format!("word{i}")
+                }
+            })
             .collect::<Vec<_>>()
             .join(" ")
     }
 
     #[test]
     fn a_similar_page_goes_and_names_the_kept_one() {
-        let texts = [page(&[]), "something else entirely that stands alone here".into(), page(&[100])];
+        let texts = [
+            page(&[]),
+            "something else entirely that stands alone here".into(),
+            page(&[100]),
+        ];
         assert_eq!(run(&texts, POLICY, 1 << 20).0, [(2, 0)]);
     }
 
@@ -414,17 +467,28 @@ mod tests {
     fn similarity_does_not_chain() {
         // Each differs from the one before by two words (ten shingles of 196): .90; two steps: .81;
         // three steps: .73. The fourth is similar to dropped ones only, so it stays.
-        let texts: Vec<String> = [&[][..], &[20, 60], &[20, 60, 100, 140], &[20, 60, 100, 140, 30, 80]]
-            .iter()
-            .map(|changed| page(changed))
-            .collect();
+        let texts: Vec<String> = [
+            &[][..],
+            &[20, 60],
+            &[20, 60, 100, 140],
+            &[20, 60, 100, 140, 30, 80],
+        ]
+        .iter()
+        .map(|changed| page(changed))
+        .collect();
         assert_eq!(run(&texts, POLICY, 1 << 20).0, [(1, 0), (2, 0)]);
     }
 
     #[test]
     fn documents_of_two_to_four_words_are_compared_as_a_whole() {
-        let mut texts: Vec<String> =
-            (0..100).map(|i| format!("alpha{i} beta{}", (0..i % 3).map(|j| format!(" w{j}")).collect::<String>())).collect();
+        let mut texts: Vec<String> = (0..100)
+            .map(|i| {
+                format!(
+                    "alpha{i} beta{}",
+                    (0..i % 3).map(|j| format!(" w{j}")).collect::<String>()
+                )
+            })
+            .collect();
         assert_eq!(run(&texts, POLICY, 1 << 20).0, []);
         texts.push("Alpha7, beta w0".into());
         assert_eq!(run(&texts, POLICY, 1 << 20).0, [(100, 7)]);
@@ -432,17 +496,28 @@ mod tests {
 
     #[test]
     fn documents_without_words_are_never_similar() {
-        assert_eq!(run(&["!!!".into(), "???".into(), "!!!".into()], POLICY, 1 << 20).0, []);
+        assert_eq!(
+            run(&["!!!".into(), "???".into(), "!!!".into()], POLICY, 1 << 20).0,
+            []
+        );
     }
 
     #[test]
     fn a_full_bucket_is_counted() {
         // One bucket of pages that share half their shingles: candidates through some band, never similar.
-        let texts: Vec<String> = (0..40).map(|i| page(&[3 + i, 60 + i, 120 + i, 150, 170])).collect();
-        let strict = Policy { min_similarity: 0.99, max_bucket: 1 };
+        let texts: Vec<String> = (0..40)
+            .map(|i| page(&[3 + i, 60 + i, 120 + i, 150, 170]))
+            .collect();
+        let strict = Policy {
+            min_similarity: 0.99,
+            max_bucket: 1,
+        };
         let (dropped, report) = run(&texts, strict, 1 << 20);
         assert_eq!(dropped, []);
-        assert!(report.buckets > 0 && report.skipped_full_bucket > 0, "{report:?}");
+        assert!(
+            report.buckets > 0 && report.skipped_full_bucket > 0,
+            "{report:?}"
+        );
     }
 
     proptest! {
