@@ -7,7 +7,10 @@ mod exact;
 mod near;
 
 pub use exact::{Fingerprint, decide as decide_exact, fingerprint, normalised};
-pub use near::{BandHash, NearInput, NearReport, Policy, decide as decide_near, sketch};
+pub use near::{
+    BandHash, Documents, NearInput, NearReport, Policy, SketchScratch, decide as decide_near,
+    sketch,
+};
 
 /// A document that goes, and the one because of which it goes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -42,14 +42,21 @@ struct Membership {
     bucket: u64,
 }
 
-/// What the decision works from.
-pub struct NearInput<'a> {
-    /// Every band of every document.
-    pub bands: &'a mut dyn Iterator<Item = BandHash>,
+/// Documents to be compared.
+#[derive(Clone, Copy)]
+pub struct Documents<'a> {
     /// Document number by place in keep order.
     pub number: &'a (dyn Fn(u64) -> u64 + Sync),
     /// The shingle set of a document by number: sorted, distinct.
     pub shingles: &'a (dyn Fn(u64) -> &'a [u64] + Sync),
+}
+
+/// What the decision works from.
+pub struct NearInput<'a> {
+    /// Every band of every document.
+    pub bands: &'a mut dyn Iterator<Item = BandHash>,
+    /// The documents.
+    pub documents: Documents<'a>,
 }
 
 /// What happened besides the drops.
@@ -119,7 +126,11 @@ pub fn decide(
     let mut bands = spill.sorter("bands", |a: &BandHash, b: &BandHash| {
         (a.hash, a.place).cmp(&(b.hash, b.place))
     });
-    for band in input.bands {
+    let NearInput {
+        bands: all,
+        documents,
+    } = input;
+    for band in all {
         bands.push(band)?;
     }
     let mut memberships = spill.sorter("memberships", |a: &Membership, b: &Membership| {
@@ -166,7 +177,7 @@ pub fn decide(
     }
     let table = Table::create(spill, offsets.finish()?, buckets, capacity)?;
     let mut pass = Pass {
-        input: &input,
+        documents,
         policy,
         table,
         report: NearReport {
@@ -186,7 +197,7 @@ pub fn decide(
                 }
                 batch.push(Candidate {
                     place,
-                    number: (input.number)(place),
+                    number: (documents.number)(place),
                     buckets: vec![bucket],
                 });
             }
@@ -261,8 +272,8 @@ impl Table {
     }
 }
 
-struct Pass<'p, 'a, D> {
-    input: &'p NearInput<'a>,
+struct Pass<'a, D> {
+    documents: Documents<'a>,
     policy: Policy,
     table: Table,
     report: NearReport,
@@ -279,29 +290,26 @@ struct Known {
     verified: u64,
 }
 
-impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
-    fn similarity(&self, a: u64, b: u64) -> Option<f64> {
-        jaccard_at_least(
-            (self.input.shingles)(a),
-            (self.input.shingles)(b),
-            self.policy.min_similarity,
-        )
-    }
-
+impl<D: FnMut(Dropped)> Pass<'_, D> {
     fn decide(&mut self, batch: &mut Vec<Candidate>) {
         let Some(start) = batch.first().map(|candidate| candidate.place) else {
             return;
+        };
+        let (documents, table, at_least) =
+            (self.documents, &self.table, self.policy.min_similarity);
+        let similarity = |a: u64, b: u64| {
+            jaccard_at_least((documents.shingles)(a), (documents.shingles)(b), at_least)
         };
         // In parallel: against what was kept before this batch.
         let mut known: Vec<Known> = batch
             .par_iter()
             .map_init(Vec::new, |kept, candidate| {
                 let mut known = Known::default();
-                self.table.kept(&candidate.buckets, 0, kept);
+                table.kept(&candidate.buckets, 0, kept);
                 for &place in kept.iter() {
                     known.verified += 1;
                     if let Some(similarity) =
-                        self.similarity((self.input.number)(place), candidate.number)
+                        similarity((documents.number)(place), candidate.number)
                     {
                         known.earlier = Some((place, similarity));
                         break;
@@ -345,7 +353,7 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
                     .map(|mate| {
                         (
                             mate,
-                            self.similarity(batch[mate as usize].number, candidate.number),
+                            similarity(batch[mate as usize].number, candidate.number),
                         )
                     })
                     .collect()
@@ -376,7 +384,7 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
                         Ok(at) => known[index].mates[at].1,
                         Err(_) => {
                             self.report.pairs_verified += 1;
-                            self.similarity(batch[mate as usize].number, candidate.number)
+                            similarity(batch[mate as usize].number, candidate.number)
                         }
                     };
                     if let Some(similarity) = similarity {
@@ -388,7 +396,7 @@ impl<D: FnMut(Dropped)> Pass<'_, '_, D> {
             match found {
                 Some((place, similarity)) => (self.drop)(Dropped {
                     number: candidate.number,
-                    kept: (self.input.number)(place),
+                    kept: (documents.number)(place),
                     similarity,
                 }),
                 None => {
@@ -432,8 +440,10 @@ mod tests {
         let mut dropped = Vec::new();
         let input = NearInput {
             bands: &mut all.into_iter(),
-            number: &|place| place,
-            shingles: &|number| &sets[number as usize],
+            documents: Documents {
+                number: &|place| place,
+                shingles: &|number| &sets[number as usize],
+            },
         };
         let report =
             decide(input, policy, &spill, |d| dropped.push((d.number, d.kept))).expect("decided");

@@ -6,7 +6,10 @@
 //! Soundness: the mapped files are intermediate files of a run, which holds the lock of its work
 //! folder; nothing else writes or shortens them while they are mapped. A file that a person
 //! truncates meanwhile ends the process with SIGBUS; it cannot give a wrong result.
-#![expect(unsafe_code, reason = "memory maps; audited here, see the module's note")]
+#![expect(
+    unsafe_code,
+    reason = "memory maps; audited here, see the module's note"
+)]
 
 use bytemuck::Pod;
 use memmap2::{Mmap, MmapMut};
@@ -30,7 +33,10 @@ impl<T: Pod> Column<T> {
         let file = File::open(path).map_err(|e| at(path, e))?;
         let bytes = file.metadata().map_err(|e| at(path, e))?.len();
         if !bytes.is_multiple_of(size_of::<T>() as u64) {
-            let text = format!("{bytes} bytes are not a whole number of {}-byte values", size_of::<T>());
+            let text = format!(
+                "{bytes} bytes are not a whole number of {}-byte values",
+                size_of::<T>()
+            );
             return Err(at(path, io::Error::new(io::ErrorKind::InvalidData, text)));
         }
         // An empty file cannot be mapped.
@@ -40,13 +46,18 @@ impl<T: Pod> Column<T> {
             // SAFETY: see the module's note.
             Some(unsafe { Mmap::map(&file) }.map_err(|e| at(path, e))?)
         };
-        Ok(Column { map, kind: PhantomData })
+        Ok(Column {
+            map,
+            kind: PhantomData,
+        })
     }
 
     /// The values.
     pub fn values(&self) -> &[T] {
         // A map begins at a page, so any alignment of a plain type is met.
-        self.map.as_ref().map_or(&[], |map| bytemuck::cast_slice(map))
+        self.map
+            .as_ref()
+            .map_or(&[], |map| bytemuck::cast_slice(map))
     }
 }
 
@@ -78,17 +89,25 @@ impl<T: Pod> ScratchColumn<T> {
             // SAFETY: see the module's note.
             Some(unsafe { MmapMut::map_mut(&file) }.map_err(|e| at(path, e))?)
         };
-        Ok(ScratchColumn { map, path: path.to_path_buf(), kind: PhantomData })
+        Ok(ScratchColumn {
+            map,
+            path: path.to_path_buf(),
+            kind: PhantomData,
+        })
     }
 
     /// The values.
     pub fn values(&self) -> &[T] {
-        self.map.as_ref().map_or(&[], |map| bytemuck::cast_slice(map))
+        self.map
+            .as_ref()
+            .map_or(&[], |map| bytemuck::cast_slice(map))
     }
 
     /// The values, to be changed.
     pub fn values_mut(&mut self) -> &mut [T] {
-        self.map.as_mut().map_or(&mut [], |map| bytemuck::cast_slice_mut(map))
+        self.map
+            .as_mut()
+            .map_or(&mut [], |map| bytemuck::cast_slice_mut(map))
     }
 }
 

@@ -5,11 +5,13 @@
 //! queue that does the same. Nothing here knows what a record means.
 
 mod io_context;
+mod map;
 mod queue;
 mod runs;
 mod sorter;
 
 pub use io_context::IoContext;
+pub use map::{Column, ScratchColumn};
 pub use queue::Queue;
 pub use sorter::{Sorted, Sorter};
 

@@ -1,0 +1,352 @@
+//! Reading shards and rejects back, for `verify` and `inspect`.
+
+use super::part::PartError;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Float32Type, Float64Type, UInt8Type, UInt32Type, UInt64Type};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Rows read at a time: few, since a row can hold a whole document.
+const ROWS_AT_A_TIME: usize = 256;
+
+/// A stretch of one document in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadSegment<'a> {
+    /// Id of the document.
+    pub doc_id: &'a str,
+    /// Its source.
+    pub source: &'a str,
+    /// Position in the row of its first token; `None` in unpacked rows, where the begin token decides.
+    pub row_start: Option<u32>,
+    /// Where in the document it begins, in tokens.
+    pub doc_token_start: u32,
+    /// Tokens of text; `None` in unpacked rows: the row's length less its special tokens.
+    pub tokens: Option<u32>,
+    /// 0 for the first emission.
+    pub copy: u32,
+    /// Score of the document.
+    pub score: Option<f32>,
+}
+
+/// One row of a shard.
+#[derive(Debug)]
+pub struct RowRead<'a> {
+    /// Number over all shards.
+    pub position: u64,
+    /// Token ids.
+    pub input_ids: &'a [u32],
+    /// Usefulness from 0 to 1; `None` without a `score` stage.
+    pub usefulness: Option<Vec<f32>>,
+    /// Segments in order.
+    pub segments: Vec<ReadSegment<'a>>,
+    /// Begin and end tokens.
+    pub special_tokens: u32,
+    /// Padding places.
+    pub padding: u32,
+}
+
+/// A shard.
+pub struct ReadShard {
+    reader: ParquetRecordBatchReader,
+    path: PathBuf,
+    /// Key-value metadata.
+    pub metadata: BTreeMap<String, String>,
+}
+
+fn open(path: &Path) -> Result<(ParquetRecordBatchReader, BTreeMap<String, String>), PartError> {
+    let at = |e: ParquetError| PartError::at(path, e);
+    let file = File::open(path).map_err(|e| PartError::at(path, e))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(at)?;
+    let metadata = builder
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .into_iter()
+        .flatten()
+        .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
+        .collect();
+    Ok((
+        builder
+            .with_batch_size(ROWS_AT_A_TIME)
+            .build()
+            .map_err(at)?,
+        metadata,
+    ))
+}
+
+fn missing(path: &Path, column: &str) -> PartError {
+    PartError::at(
+        path,
+        ParquetError::General(format!("column '{column}' is missing or has another type")),
+    )
+}
+
+/// A column of a known type.
+macro_rules! column {
+    ($batch:expr, $path:expr, $name:expr, $as:ident $(::<$kind:ty>)?) => {
+        $batch
+            .column_by_name($name)
+            .and_then(|column| column.$as$(::<$kind>)?())
+            .ok_or_else(|| missing($path, $name))
+    };
+}
+
+impl ReadShard {
+    /// Opens a shard.
+    ///
+    /// # Errors
+    /// When it is not a Parquet file.
+    pub fn open(path: &Path) -> Result<ReadShard, PartError> {
+        let (reader, metadata) = open(path)?;
+        Ok(ReadShard {
+            reader,
+            path: path.to_path_buf(),
+            metadata,
+        })
+    }
+
+    /// Calls `visit` for each row in order; stops early where it says `false`.
+    ///
+    /// # Errors
+    /// When the file is damaged or lacks a column.
+    pub fn rows(&mut self, visit: &mut dyn FnMut(RowRead<'_>) -> bool) -> Result<(), PartError> {
+        let path = self.path.clone();
+        for batch in &mut self.reader {
+            let batch = batch.map_err(|e: ArrowError| PartError::at(&path, e))?;
+            if !visit_batch(&batch, &path, visit)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn visit_batch(
+    batch: &RecordBatch,
+    path: &Path,
+    visit: &mut dyn FnMut(RowRead<'_>) -> bool,
+) -> Result<bool, PartError> {
+    let positions = column!(batch, path, "position", as_primitive_opt::<UInt64Type>)?;
+    let ids = column!(batch, path, "input_ids", as_list_opt::<i32>)?;
+    let id_values = ids
+        .values()
+        .as_primitive_opt::<UInt32Type>()
+        .ok_or_else(|| missing(path, "input_ids"))?;
+    let special = column!(
+        batch,
+        path,
+        "special_tokens",
+        as_primitive_opt::<UInt32Type>
+    )?;
+    let packed = batch.column_by_name("segments").is_some();
+    let padding = if packed {
+        Some(column!(
+            batch,
+            path,
+            "padding",
+            as_primitive_opt::<UInt32Type>
+        )?)
+    } else {
+        None
+    };
+    for row in 0..batch.num_rows() {
+        let (start, end) = (
+            ids.value_offsets()[row] as usize,
+            ids.value_offsets()[row + 1] as usize,
+        );
+        let usefulness = match batch.column_by_name("usefulness") {
+            None => None,
+            Some(column) => {
+                let list = column
+                    .as_list_opt::<i32>()
+                    .ok_or_else(|| missing(path, "usefulness"))?;
+                let values = list.value(row);
+                if let Some(bytes) = values.as_primitive_opt::<UInt8Type>() {
+                    Some(
+                        bytes
+                            .values()
+                            .iter()
+                            .map(|&byte| f32::from(byte) / 255.0)
+                            .collect(),
+                    )
+                } else {
+                    let floats = values
+                        .as_primitive_opt::<Float32Type>()
+                        .ok_or_else(|| missing(path, "usefulness"))?;
+                    Some(floats.values().to_vec())
+                }
+            }
+        };
+        let mut segments = Vec::new();
+        if packed {
+            let list = column!(batch, path, "segments", as_list_opt::<i32>)?;
+            let values = list
+                .values()
+                .as_struct_opt()
+                .ok_or_else(|| missing(path, "segments"))?;
+            let field = |name: &str| {
+                values
+                    .column_by_name(name)
+                    .ok_or_else(|| missing(path, name))
+            };
+            let number = |name: &str, at: usize| -> Result<u32, PartError> {
+                let column = field(name)?;
+                Ok(column
+                    .as_primitive_opt::<UInt32Type>()
+                    .ok_or_else(|| missing(path, name))?
+                    .value(at))
+            };
+            let ids = field("doc_id")?
+                .as_string_opt::<i32>()
+                .ok_or_else(|| missing(path, "doc_id"))?;
+            let sources = field("source")?
+                .as_string_opt::<i32>()
+                .ok_or_else(|| missing(path, "source"))?;
+            let scores = field("score")?
+                .as_primitive_opt::<Float32Type>()
+                .ok_or_else(|| missing(path, "score"))?;
+            for at in list.value_offsets()[row] as usize..list.value_offsets()[row + 1] as usize {
+                segments.push(ReadSegment {
+                    doc_id: ids.value(at),
+                    source: sources.value(at),
+                    row_start: Some(number("row_start", at)?),
+                    doc_token_start: number("doc_token_start", at)?,
+                    tokens: Some(number("tokens", at)?),
+                    copy: number("copy", at)?,
+                    score: scores.is_valid(at).then(|| scores.value(at)),
+                });
+            }
+        } else {
+            let scores = column!(batch, path, "score", as_primitive_opt::<Float32Type>)?;
+            segments.push(ReadSegment {
+                doc_id: column!(batch, path, "doc_id", as_string_opt::<i32>)?.value(row),
+                source: column!(batch, path, "source", as_string_opt::<i32>)?.value(row),
+                row_start: None,
+                doc_token_start: column!(
+                    batch,
+                    path,
+                    "doc_token_start",
+                    as_primitive_opt::<UInt32Type>
+                )?
+                .value(row),
+                tokens: None,
+                copy: column!(batch, path, "copy", as_primitive_opt::<UInt32Type>)?.value(row),
+                score: scores.is_valid(row).then(|| scores.value(row)),
+            });
+        }
+        let read = RowRead {
+            position: positions.value(row),
+            input_ids: &id_values.values()[start..end],
+            usefulness,
+            segments,
+            special_tokens: special.value(row),
+            padding: padding.map_or(0, |padding| padding.value(row)),
+        };
+        if !visit(read) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A file of rejects.
+pub struct ReadRejects {
+    reader: ParquetRecordBatchReader,
+    path: PathBuf,
+}
+
+/// One reject.
+#[derive(Debug)]
+pub struct RejectRead<'a> {
+    /// Id of the document.
+    pub doc_id: &'a str,
+    /// Its source.
+    pub source: &'a str,
+    /// Label of the stage.
+    pub stage: &'a str,
+    /// The stage's reason.
+    pub reason: &'a str,
+    /// The deciding value.
+    pub value: f64,
+    /// For duplicates, the kept document.
+    pub kept_id: Option<&'a str>,
+    /// Tokens of its text.
+    pub tokens: u32,
+    /// Its score, where `score` ran before.
+    pub score: Option<f32>,
+    /// Usefulness from 0 to 1, where `score` ran before.
+    pub usefulness: Option<Vec<f32>>,
+    /// Token ids, where they were kept.
+    pub input_ids: Option<Vec<u32>>,
+}
+
+impl ReadRejects {
+    /// Opens a file of rejects.
+    ///
+    /// # Errors
+    /// When it is not a Parquet file.
+    pub fn open(path: &Path) -> Result<ReadRejects, PartError> {
+        Ok(ReadRejects {
+            reader: open(path)?.0,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Calls `visit` for each row in order; stops early where it says `false`.
+    ///
+    /// # Errors
+    /// When the file is damaged or lacks a column.
+    pub fn rows(&mut self, visit: &mut dyn FnMut(RejectRead<'_>) -> bool) -> Result<(), PartError> {
+        let path = &self.path;
+        for batch in &mut self.reader {
+            let batch = batch.map_err(|e: ArrowError| PartError::at(path, e))?;
+            let values = column!(batch, path, "value", as_primitive_opt::<Float64Type>)?;
+            let tokens = column!(batch, path, "tokens", as_primitive_opt::<UInt32Type>)?;
+            let scores = column!(batch, path, "score", as_primitive_opt::<Float32Type>)?;
+            let kept = column!(batch, path, "kept_id", as_string_opt::<i32>)?;
+            let usefulness = column!(batch, path, "usefulness", as_list_opt::<i32>)?;
+            let ids = batch
+                .column_by_name("input_ids")
+                .and_then(|column| column.as_list_opt::<i32>());
+            for row in 0..batch.num_rows() {
+                let text = |name: &str| -> Result<&str, PartError> {
+                    Ok(column!(batch, path, name, as_string_opt::<i32>)?.value(row))
+                };
+                let read = RejectRead {
+                    doc_id: text("doc_id")?,
+                    source: text("source")?,
+                    stage: text("stage")?,
+                    reason: text("reason")?,
+                    value: values.value(row),
+                    kept_id: kept.is_valid(row).then(|| kept.value(row)),
+                    tokens: tokens.value(row),
+                    score: scores.is_valid(row).then(|| scores.value(row)),
+                    usefulness: usefulness.is_valid(row).then(|| {
+                        let bytes = usefulness.value(row);
+                        bytes
+                            .as_primitive::<UInt8Type>()
+                            .values()
+                            .iter()
+                            .map(|&b| f32::from(b) / 255.0)
+                            .collect()
+                    }),
+                    input_ids: ids.map(|ids| {
+                        ids.value(row)
+                            .as_primitive::<UInt32Type>()
+                            .values()
+                            .to_vec()
+                    }),
+                };
+                if !visit(read) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
