@@ -1,0 +1,348 @@
+//! What prepare left behind: every document by number, mapped from files.
+//!
+//! `number` is the place in reading order (input, file name, place in the file), dense from 0. It
+//! does not depend on how the work was cut.
+
+use super::inputs::{InputFile, Inputs};
+use crate::record::FieldValue;
+use crate::spill::Column;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The document passed every per-document stage.
+pub const NO_STAGE: u16 = u16::MAX;
+/// The stage failed on the document, it did not reject it.
+pub const FAILED: u16 = u16::MAX;
+/// Flag: the text spells a special token.
+pub const SPELLS_SPECIAL: u32 = 1;
+
+/// One document on the index: 96 bytes.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct DocRow {
+    /// Byte offset or row number in its file.
+    pub place: u64,
+    /// Bytes of the text.
+    pub text_bytes: u64,
+    /// First token in the task's token file.
+    pub tokens_start: u64,
+    /// First byte in the task's file of ids and fields.
+    pub meta_start: u64,
+    /// First byte in the task's text file, where texts are kept.
+    pub text_start: u64,
+    /// Hash of the token ids, high half first.
+    pub content: [u64; 2],
+    /// Unkeyed hash of the id.
+    pub id_hash: u64,
+    /// Deciding value of the first per-document stage that rejects it.
+    pub verdict_value: f64,
+    /// Number of tokens.
+    pub tokens: u32,
+    /// Length of its id and fields.
+    pub meta_bytes: u32,
+    /// Number of its file.
+    pub file: u32,
+    /// See [`SPELLS_SPECIAL`].
+    pub flags: u32,
+    /// First per-document stage that rejects it or fails, by its place in the chain; else [`NO_STAGE`].
+    pub verdict_stage: u16,
+    /// That stage's reason, or [`FAILED`].
+    pub verdict_reason: u16,
+    /// Nothing.
+    pub unused: u32,
+}
+
+/// The shingle set of one document: where it stands in the task's file of shingles.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct SetRow {
+    /// First shingle.
+    pub start: u64,
+    /// Shingles; 0 where the document does not take part.
+    pub length: u32,
+    /// 1 where the text had fewer words than a shingle.
+    pub short: u32,
+}
+
+/// Sums over a task, merged by addition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// Documents on the index.
+    pub documents: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Records read by file number.
+    pub records: BTreeMap<u32, u64>,
+    /// Records left out by `--sample`, by file number.
+    pub left_out: BTreeMap<u32, u64>,
+    /// Quarantined records and their bytes, by file number and reason.
+    pub quarantined: BTreeMap<u32, BTreeMap<String, (u64, u64)>>,
+    /// What stages left undone: stage in the chain, note, count.
+    pub notes: BTreeMap<u16, BTreeMap<u16, u64>>,
+    /// Files that ended too early, by number.
+    pub truncated: BTreeMap<u32, String>,
+    /// Seconds that workers were busy.
+    pub busy_seconds: f64,
+}
+
+/// A near-dedupe stage's files of one task.
+pub struct NearData {
+    /// By document of the task.
+    pub sets: Column<SetRow>,
+    /// Sorted sets, one after another.
+    pub shingles: Column<u64>,
+    /// Band hashes, `bands` for each document that takes part, in order.
+    pub bands: Column<u64>,
+}
+
+/// One task's files.
+pub struct TaskData {
+    /// The index.
+    pub docs: Column<DocRow>,
+    /// Token ids.
+    pub tokens: Column<u32>,
+    meta: Column<u8>,
+    text: Option<Column<u8>>,
+    /// Hashes of an exact-dedupe stage, by document, zero where it does not take part.
+    pub exact: Vec<Column<[u64; 2]>>,
+    /// Sketches of each near-dedupe stage.
+    pub near: Vec<NearData>,
+    /// What the task said of itself.
+    pub info: TaskInfo,
+    /// Where its files are.
+    pub folder: PathBuf,
+}
+
+/// How many sketch stages a chain has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sketches {
+    /// Exact-dedupe stages.
+    pub exact: usize,
+    /// Near-dedupe stages.
+    pub near: usize,
+    /// Whether texts are kept.
+    pub text: bool,
+}
+
+impl TaskData {
+    /// Maps a finished task.
+    pub fn open(folder: &Path, info: TaskInfo, sketches: Sketches) -> io::Result<TaskData> {
+        let path = |name: &str| folder.join(name);
+        Ok(TaskData {
+            docs: Column::open(&path("docs"))?,
+            tokens: Column::open(&path("tokens"))?,
+            meta: Column::open(&path("meta"))?,
+            text: if sketches.text { Some(Column::open(&path("text"))?) } else { None },
+            exact: (0..sketches.exact)
+                .map(|slot| Column::open(&path(&format!("exact-{slot}"))))
+                .collect::<io::Result<_>>()?,
+            near: (0..sketches.near)
+                .map(|slot| {
+                    Ok(NearData {
+                        sets: Column::open(&path(&format!("near-{slot}-sets")))?,
+                        shingles: Column::open(&path(&format!("near-{slot}-shingles")))?,
+                        bands: Column::open(&path(&format!("near-{slot}-bands")))?,
+                    })
+                })
+                .collect::<io::Result<_>>()?,
+            info,
+            folder: folder.to_path_buf(),
+        })
+    }
+
+    /// Tokens of a document of this task.
+    pub fn tokens_of(&self, row: &DocRow) -> &[u32] {
+        &self.tokens.values()[row.tokens_start as usize..][..row.tokens as usize]
+    }
+}
+
+/// All documents.
+pub struct Corpus {
+    /// Tasks in reading order.
+    pub tasks: Vec<TaskData>,
+    /// Number of the first document of each task, and the number of all.
+    pub bases: Vec<u64>,
+    /// The files.
+    pub files: Vec<InputFile>,
+    /// Names of the inputs' sources, by input.
+    pub sources: Vec<String>,
+}
+
+impl Corpus {
+    /// Puts finished tasks together.
+    pub fn new(tasks: Vec<TaskData>, inputs: &Inputs) -> Corpus {
+        let mut bases = vec![0];
+        for task in &tasks {
+            bases.push(bases[bases.len() - 1] + task.docs.values().len() as u64);
+        }
+        Corpus {
+            tasks,
+            bases,
+            files: inputs.files.clone(),
+            sources: inputs.inputs.iter().map(|input| input.source.clone()).collect(),
+        }
+    }
+
+    /// Number of documents.
+    pub fn len(&self) -> u64 {
+        self.bases[self.tasks.len()]
+    }
+
+    /// Task of a document and its place in it.
+    pub fn locate(&self, number: u64) -> (usize, usize) {
+        let task = self.bases.partition_point(|&base| base <= number) - 1;
+        (task, (number - self.bases[task]) as usize)
+    }
+
+    /// A document on the index.
+    pub fn row(&self, number: u64) -> &DocRow {
+        let (task, at) = self.locate(number);
+        &self.tasks[task].docs.values()[at]
+    }
+
+    /// Every document in reading order.
+    pub fn rows(&self) -> impl Iterator<Item = (u64, &DocRow)> {
+        self.tasks.iter().flat_map(|task| task.docs.values()).enumerate().map(|(number, row)| (number as u64, row))
+    }
+
+    /// Token ids of a document.
+    pub fn tokens(&self, number: u64) -> &[u32] {
+        let (task, at) = self.locate(number);
+        let task = &self.tasks[task];
+        task.tokens_of(&task.docs.values()[at])
+    }
+
+    /// Its text, where texts are kept.
+    pub fn text(&self, number: u64) -> Option<&str> {
+        let (task, at) = self.locate(number);
+        let row = &self.tasks[task].docs.values()[at];
+        let bytes = self.tasks[task].text.as_ref()?.values();
+        std::str::from_utf8(&bytes[row.text_start as usize..][..row.text_bytes as usize]).ok()
+    }
+
+    fn meta(&self, number: u64) -> (&DocRow, &[u8]) {
+        let (task, at) = self.locate(number);
+        let row = &self.tasks[task].docs.values()[at];
+        (row, &self.tasks[task].meta.values()[row.meta_start as usize..][..row.meta_bytes as usize])
+    }
+
+    /// The given id, where the input names an id field.
+    pub fn given_id(&self, number: u64) -> Option<&str> {
+        decode_id(self.meta(number).1)
+    }
+
+    /// The id: the given one, else file name and place.
+    pub fn id(&self, number: u64) -> String {
+        let (row, meta) = self.meta(number);
+        match decode_id(meta) {
+            Some(id) => id.to_string(),
+            None => derived_id(&self.files[row.file as usize].found.name, row.place),
+        }
+    }
+
+    /// The declared fields.
+    pub fn fields(&self, number: u64) -> Vec<FieldValue> {
+        decode_fields(self.meta(number).1)
+    }
+
+    /// Number of a document's input.
+    pub fn input(&self, row: &DocRow) -> u16 {
+        self.files[row.file as usize].input
+    }
+
+    /// Name of a document's source.
+    pub fn source(&self, row: &DocRow) -> &str {
+        &self.sources[self.input(row) as usize]
+    }
+}
+
+/// The id of a document whose input names no id field.
+pub fn derived_id(file_name: &str, place: u64) -> String {
+    format!("{file_name}:{place}")
+}
+
+/// Appends an id (empty for none; given ones never are) and fields.
+pub fn encode_meta(id: Option<&str>, fields: &[FieldValue], out: &mut Vec<u8>) {
+    let text = |text: &str, out: &mut Vec<u8>| {
+        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    };
+    text(id.unwrap_or(""), out);
+    for field in fields {
+        match field {
+            FieldValue::Null => out.push(0),
+            FieldValue::String(value) => {
+                out.push(1);
+                text(value, out);
+            }
+            FieldValue::Int(value) => {
+                out.push(2);
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            FieldValue::Float(value) => {
+                out.push(3);
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            FieldValue::Bool(value) => out.extend_from_slice(&[4, u8::from(*value)]),
+        }
+    }
+}
+
+const WRITTEN_HERE: &str = "written by encode_meta and proved by its checksum";
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
+    let (head, rest) = bytes.split_at(length);
+    *bytes = rest;
+    head
+}
+
+fn take_text<'a>(bytes: &mut &'a [u8]) -> &'a str {
+    let length = u32::from_le_bytes(take(bytes, 4).try_into().expect(WRITTEN_HERE));
+    std::str::from_utf8(take(bytes, length as usize)).expect(WRITTEN_HERE)
+}
+
+fn decode_id(mut meta: &[u8]) -> Option<&str> {
+    let id = take_text(&mut meta);
+    (!id.is_empty()).then_some(id)
+}
+
+fn decode_fields(mut meta: &[u8]) -> Vec<FieldValue> {
+    take_text(&mut meta);
+    let mut fields = Vec::new();
+    while !meta.is_empty() {
+        fields.push(match take(&mut meta, 1)[0] {
+            0 => FieldValue::Null,
+            1 => FieldValue::String(take_text(&mut meta).to_string()),
+            2 => FieldValue::Int(i64::from_le_bytes(take(&mut meta, 8).try_into().expect(WRITTEN_HERE))),
+            3 => FieldValue::Float(f64::from_le_bytes(take(&mut meta, 8).try_into().expect(WRITTEN_HERE))),
+            _ => FieldValue::Bool(take(&mut meta, 1)[0] == 1),
+        });
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_and_fields_come_back() {
+        let fields = [
+            FieldValue::Null,
+            FieldValue::String("ü".into()),
+            FieldValue::Int(-3),
+            FieldValue::Float(0.5),
+            FieldValue::Bool(true),
+        ];
+        let mut meta = Vec::new();
+        encode_meta(Some("an id"), &fields, &mut meta);
+        assert_eq!(decode_id(&meta), Some("an id"));
+        assert_eq!(decode_fields(&meta), fields);
+        meta.clear();
+        encode_meta(None, &[], &mut meta);
+        assert_eq!(decode_id(&meta), None);
+        assert_eq!(decode_fields(&meta), []);
+    }
+}

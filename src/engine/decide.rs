@@ -1,0 +1,496 @@
+//! Who goes, stage by stage, in the order of the pipeline file.
+//!
+//! Each document has one [`Fate`]: the first stage that turns it away. Verdicts of per-document
+//! stages are there from the start; a global stage looks at the documents whose fate lies behind it
+//! and may bring their fate forward.
+
+use super::corpus::{Corpus, FAILED, NO_STAGE};
+use super::scores::Scores;
+use super::{EngineError, Stop};
+use crate::algo::hash;
+use crate::dedupe::{self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy};
+use crate::record::{FieldSpec, FieldType, FieldValue, Options};
+use crate::spill::{ScratchColumn, Spill};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::io;
+
+/// What became of a document: 32 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Fate {
+    /// Deciding value.
+    pub value: f64,
+    /// For duplicates, the number of the kept document.
+    pub kept: u64,
+    /// Stage in the chain, or [`NO_STAGE`] for one that is kept.
+    pub stage: u16,
+    /// Reason of that stage, or [`FAILED`].
+    pub reason: u16,
+    /// 1 where `kept` is meant, else 0.
+    pub has_kept: u16,
+    /// 1 where the record is no document: its id stands in another one.
+    pub duplicate_id: u16,
+    /// Nothing.
+    pub unused: u64,
+}
+
+/// The fates of all documents, and their ranks.
+pub struct Decisions<'a> {
+    corpus: &'a Corpus,
+    fates: ScratchColumn<Fate>,
+    /// Place in the order (input, id), by number; `None` where it is the number itself.
+    ranks: Option<ScratchColumn<u64>>,
+    by_rank: Option<ScratchColumn<u64>>,
+    spill: Spill,
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct IdHash {
+    hash: u64,
+    number: u64,
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct IdPrefix {
+    input: u64,
+    prefix: [u64; 2],
+    number: u64,
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Keyed {
+    /// Ascending: the bits of the key in an order of integers.
+    key: u64,
+    rank: u64,
+    number: u64,
+}
+
+/// Bits that compare as integers in the order of the floats. NaN never comes here.
+pub fn ascending_bits(value: f64) -> u64 {
+    // -0 and 0 are equal keys.
+    let bits = (value + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+impl<'a> Decisions<'a> {
+    /// Begins with the verdicts of the per-document stages; finds ranks and repeated ids.
+    pub fn new(corpus: &'a Corpus, ids_are_given: bool, spill: Spill) -> Result<Decisions<'a>, EngineError> {
+        std::fs::create_dir_all(spill.folder())?;
+        let mut fates = ScratchColumn::create(&spill.folder().join("fates"), corpus.len())?;
+        for (fate, (_, row)) in fates.values_mut().iter_mut().zip(corpus.rows()) {
+            *fate = Fate {
+                value: row.verdict_value,
+                kept: 0,
+                stage: row.verdict_stage,
+                reason: row.verdict_reason,
+                has_kept: 0,
+                duplicate_id: 0,
+                unused: 0,
+            };
+        }
+        let mut decisions = Decisions { corpus, fates, ranks: None, by_rank: None, spill };
+        if ids_are_given {
+            decisions.find_repeated_ids()?;
+            decisions.rank()?;
+        }
+        Ok(decisions)
+    }
+
+    fn find_repeated_ids(&mut self) -> io::Result<()> {
+        let mut sorter = self.spill.sorter("id-hashes", |a: &IdHash, b: &IdHash| {
+            (a.hash, a.number).cmp(&(b.hash, b.number))
+        });
+        for (number, row) in self.corpus.rows() {
+            sorter.push(IdHash { hash: row.id_hash, number })?;
+        }
+        // Documents of one hash: almost always one, so the quadratic comparison is of very few.
+        let mut group: Vec<IdHash> = Vec::new();
+        let mut repeated = Vec::new();
+        for entry in sorter.finish()? {
+            let entry = entry?;
+            if group.first().is_some_and(|first| first.hash != entry.hash) {
+                group.clear();
+            }
+            let id = self.corpus.id(entry.number);
+            if group.iter().any(|other| self.corpus.id(other.number) == id) {
+                repeated.push(entry.number);
+            } else {
+                group.push(entry);
+            }
+        }
+        for number in repeated {
+            self.fates.values_mut()[number as usize].duplicate_id = 1;
+        }
+        Ok(())
+    }
+
+    fn rank(&mut self) -> io::Result<()> {
+        let corpus = self.corpus;
+        let mut sorter = self.spill.sorter("ids", |a: &IdPrefix, b: &IdPrefix| {
+            (a.input, a.prefix).cmp(&(b.input, b.prefix)).then_with(|| {
+                match (corpus.given_id(a.number), corpus.given_id(b.number)) {
+                    (Some(x), Some(y)) => x.as_bytes().cmp(y.as_bytes()),
+                    // Derived ids sort by path, then number, which is the reading order.
+                    _ => Ordering::Equal,
+                }
+                .then(a.number.cmp(&b.number))
+            })
+        });
+        for (number, row) in corpus.rows() {
+            let mut bytes = [0; 16];
+            if let Some(id) = corpus.given_id(number) {
+                let length = id.len().min(16);
+                bytes[..length].copy_from_slice(&id.as_bytes()[..length]);
+            }
+            let prefix = u128::from_be_bytes(bytes);
+            sorter.push(IdPrefix {
+                input: u64::from(corpus.input(row)),
+                prefix: [(prefix >> 64) as u64, prefix as u64],
+                number,
+            })?;
+        }
+        let mut ranks = ScratchColumn::create(&self.spill.folder().join("ranks"), corpus.len())?;
+        let mut by_rank = ScratchColumn::create(&self.spill.folder().join("by-rank"), corpus.len())?;
+        for (rank, entry) in sorter.finish()?.enumerate() {
+            let number = entry?.number;
+            ranks.values_mut()[number as usize] = rank as u64;
+            by_rank.values_mut()[rank] = number;
+        }
+        self.ranks = Some(ranks);
+        self.by_rank = Some(by_rank);
+        Ok(())
+    }
+
+    /// Place of a document in the order (place in `inputs`, id).
+    pub fn rank_of(&self, number: u64) -> u64 {
+        self.ranks.as_ref().map_or(number, |ranks| ranks.values()[number as usize])
+    }
+
+    /// The document at a place in that order.
+    pub fn number_at(&self, rank: u64) -> u64 {
+        self.by_rank.as_ref().map_or(rank, |numbers| numbers.values()[rank as usize])
+    }
+
+    /// What became of a document.
+    pub fn fate(&self, number: u64) -> &Fate {
+        &self.fates.values()[number as usize]
+    }
+
+    /// Whether a document reaches stage `stage`.
+    pub fn reaches(&self, number: u64, stage: u16) -> bool {
+        let fate = self.fate(number);
+        fate.duplicate_id == 0 && fate.stage >= stage
+    }
+
+    /// Documents that reach a stage, with their tokens: (documents, tokens).
+    pub fn reaching(&self, stage: u16) -> (u64, u64) {
+        self.corpus
+            .rows()
+            .filter(|(number, _)| self.reaches(*number, stage))
+            .fold((0, 0), |(documents, tokens), (_, row)| (documents + 1, tokens + u64::from(row.tokens)))
+    }
+
+    fn drop(&mut self, stage: u16, dropped: Dropped) {
+        let fate = &mut self.fates.values_mut()[dropped.number as usize];
+        *fate = Fate {
+            value: dropped.similarity,
+            kept: dropped.kept,
+            stage,
+            reason: 0,
+            has_kept: 1,
+            duplicate_id: 0,
+            unused: 0,
+        };
+    }
+
+    fn turn_away(&mut self, number: u64, stage: u16, reason: u16, value: f64) {
+        let fate = &mut self.fates.values_mut()[number as usize];
+        *fate = Fate { value, kept: 0, stage, reason, has_kept: 0, duplicate_id: 0, unused: 0 };
+    }
+
+    /// Exact dedupe at `stage`, from the hashes that prepare wrote in `slot`.
+    pub fn exact_dedupe(&mut self, stage: u16, slot: usize) -> Result<(), EngineError> {
+        let fingerprints = self.corpus.tasks.iter().zip(&self.corpus.bases).flat_map(|(task, &base)| {
+            task.exact[slot].values().iter().zip(base..)
+        });
+        let fingerprints = fingerprints
+            .filter(|&(_, number)| self.reaches(number, stage))
+            .map(|(hash, number)| Fingerprint { hash: *hash, rank: self.rank_of(number), number });
+        let mut drops = Drops::new(&self.spill)?;
+        let mut written = Ok(());
+        dedupe::decide_exact(fingerprints, &self.spill, |dropped| {
+            if written.is_ok() {
+                written = drops.push(dropped);
+            }
+        })?;
+        written?;
+        drops.apply(|dropped| self.drop(stage, dropped))?;
+        Ok(())
+    }
+
+    /// Near dedupe at `stage`, from the sketches that prepare wrote in `slot`. Returns what was
+    /// done and how many documents were too short to shingle.
+    pub fn near_dedupe(
+        &mut self,
+        stage: u16,
+        slot: usize,
+        options: &Options,
+        scores: Option<&Scores<'_>>,
+        sources: &[String],
+        stop: &Stop,
+    ) -> Result<(NearReport, u64), EngineError> {
+        stop.check()?;
+        let corpus = self.corpus;
+        let keep = options.text("keep").to_string();
+        let preferred = options.list("preferred_sources").to_vec();
+        // Places in keep order, dense: for `first` that of the ranks, else by a sort.
+        let mut order: Option<(ScratchColumn<u64>, ScratchColumn<u64>)> = None;
+        if keep != "first" {
+            let mut sorter = self.spill.sorter("keep-order", |a: &Keyed, b: &Keyed| {
+                (a.key, a.rank).cmp(&(b.key, b.rank))
+            });
+            for (number, row) in corpus.rows() {
+                let key = match keep.as_str() {
+                    "longest" => u64::MAX - u64::from(row.tokens),
+                    "highest_score" => {
+                        let score = scores.map_or(0.0, |scores| f64::from(scores.of(number).score));
+                        u64::MAX - ascending_bits(score)
+                    }
+                    _ => {
+                        let source = &sources[corpus.input(row) as usize];
+                        preferred.iter().position(|name| name == source).unwrap_or(preferred.len()) as u64
+                    }
+                };
+                sorter.push(Keyed { key, rank: self.rank_of(number), number })?;
+            }
+            let mut places = ScratchColumn::create(&self.spill.folder().join("keep-places"), corpus.len())?;
+            let mut numbers = ScratchColumn::create(&self.spill.folder().join("keep-numbers"), corpus.len())?;
+            for (place, keyed) in sorter.finish()?.enumerate() {
+                let number = keyed?.number;
+                places.values_mut()[number as usize] = place as u64;
+                numbers.values_mut()[place] = number;
+            }
+            order = Some((places, numbers));
+        }
+        let place_of = |number: u64| match &order {
+            Some((places, _)) => places.values()[number as usize],
+            None => self.rank_of(number),
+        };
+        let number_at = |place: u64| match &order {
+            Some((_, numbers)) => numbers.values()[place as usize],
+            None => self.number_at(place),
+        };
+        let bands_of_each = options.integer("bands") as usize;
+        let mut short = 0;
+        let mut bands = corpus.tasks.iter().zip(&corpus.bases).flat_map(|(task, &base)| {
+            let near = &task.near[slot];
+            let mut next = 0usize;
+            near.sets.values().iter().zip(base..).filter_map(move |(set, number)| {
+                if set.length == 0 {
+                    return Some((number, set.short, &[][..]));
+                }
+                let mine = &near.bands.values()[next * bands_of_each..(next + 1) * bands_of_each];
+                next += 1;
+                Some((number, set.short, mine))
+            })
+        })
+        .filter(|(number, _, _)| self.reaches(*number, stage))
+        .inspect(|(_, is_short, _)| short += u64::from(*is_short))
+        .flat_map(|(number, _, bands)| {
+            let place = place_of(number);
+            bands.iter().map(move |&hash| BandHash { hash, place })
+        });
+        let shingles = |number: u64| -> &[u64] {
+            let (task, at) = corpus.locate(number);
+            let near = &corpus.tasks[task].near[slot];
+            let set = near.sets.values()[at];
+            &near.shingles.values()[set.start as usize..][..set.length as usize]
+        };
+        let policy = Policy {
+            min_similarity: options.number("min_similarity"),
+            max_bucket: options.integer("max_bucket") as u32,
+        };
+        let mut drops = Drops::new(&self.spill)?;
+        let mut failed = Ok(());
+        let input = NearInput { bands: &mut bands, documents: Documents { number: &number_at, shingles: &shingles } };
+        let report = dedupe::decide_near(input, policy, &self.spill, |dropped| {
+            if failed.is_ok() {
+                failed = drops.push(dropped);
+            }
+        })?;
+        failed?;
+        drop(bands);
+        std::mem::drop(order);
+        drops.apply(|dropped| self.drop(stage, dropped))?;
+        Ok((report, short))
+    }
+
+    /// Select at `stage`.
+    pub fn select(&mut self, stage: u16, options: &Options, keys: &KeyValues<'_>) -> Result<(), EngineError> {
+        let by = options.text("by");
+        let (_, tokens) = self.reaching(stage);
+        let budget = match (options.number_if_given("keep_share_of_tokens"), options.integer_if_given("keep_tokens")) {
+            (Some(share), _) => Some(((share * tokens as f64).floor() as u64, 0)),
+            (None, Some(tokens)) => Some((tokens, 1)),
+            (None, None) => None,
+        };
+        let min_score = options.number_if_given("min_score");
+        let mut sorter = self.spill.sorter("select", |a: &Keyed, b: &Keyed| (a.key, a.rank).cmp(&(b.key, b.rank)));
+        for (number, _) in self.corpus.rows() {
+            if self.reaches(number, stage) {
+                let key = u64::MAX - ascending_bits(keys.value(number, by, "select"));
+                sorter.push(Keyed { key, rank: self.rank_of(number), number })?;
+            }
+        }
+        let (mut taken, mut open) = (0u64, true);
+        for keyed in sorter.finish()? {
+            let number = keyed?.number;
+            let value = keys.value(number, by, "select");
+            if min_score.is_some_and(|min| value < min) {
+                self.turn_away(number, stage, 2, value);
+                continue;
+            }
+            if let Some((budget, reason)) = budget {
+                let next = taken + u64::from(self.corpus.row(number).tokens);
+                open &= next <= budget;
+                if !open {
+                    self.turn_away(number, stage, reason, value);
+                    continue;
+                }
+                taken = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a document is kept in the end.
+    pub fn is_kept(&self, number: u64) -> bool {
+        let fate = self.fate(number);
+        fate.duplicate_id == 0 && fate.stage == NO_STAGE
+    }
+
+    /// Whether a stage failed on it.
+    pub fn is_failed(&self, number: u64) -> bool {
+        let fate = self.fate(number);
+        fate.duplicate_id == 0 && fate.stage != NO_STAGE && fate.reason == FAILED
+    }
+
+    /// The corpus.
+    pub fn corpus(&self) -> &'a Corpus {
+        self.corpus
+    }
+}
+
+/// Drops wait on disk until nothing reads the fates any more.
+struct Drops {
+    path: std::path::PathBuf,
+    writer: io::BufWriter<std::fs::File>,
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct DroppedRow {
+    number: u64,
+    kept: u64,
+    similarity: f64,
+}
+
+impl Drops {
+    fn new(spill: &Spill) -> io::Result<Drops> {
+        let path = spill.folder().join("drops");
+        let writer = io::BufWriter::new(std::fs::File::create(&path)?);
+        Ok(Drops { path, writer })
+    }
+
+    fn push(&mut self, dropped: Dropped) -> io::Result<()> {
+        let row = DroppedRow { number: dropped.number, kept: dropped.kept, similarity: dropped.similarity };
+        io::Write::write_all(&mut self.writer, bytemuck::bytes_of(&row))
+    }
+
+    fn apply(self, mut apply: impl FnMut(Dropped)) -> io::Result<()> {
+        self.writer.into_inner().map_err(|e| e.into_error())?;
+        let column = crate::spill::Column::<DroppedRow>::open(&self.path)?;
+        for row in column.values() {
+            apply(Dropped { number: row.number, kept: row.kept, similarity: row.similarity });
+        }
+        std::mem::drop(column);
+        std::fs::remove_file(&self.path)
+    }
+}
+
+/// Values that documents are sorted and selected by.
+pub struct KeyValues<'a> {
+    /// The documents.
+    pub corpus: &'a Corpus,
+    /// Scores, where a `score` stage ran.
+    pub scores: Option<&'a Scores<'a>>,
+    /// The declared fields.
+    pub fields: &'a [FieldSpec],
+    /// Seed of the pipeline.
+    pub seed: u64,
+}
+
+impl KeyValues<'_> {
+    /// The value of `key`; for `random` a keyed hash of the id, the purpose being the stage's name.
+    pub fn value(&self, number: u64, key: &str, purpose: &str) -> f64 {
+        let scored = |of: fn(&super::scores::ScoreRow) -> f32| {
+            self.scores.map_or(0.0, |scores| f64::from(of(scores.of(number))))
+        };
+        match key {
+            "score" | "usefulness" => scored(|row| row.score),
+            "excess_nats" => scored(|row| row.excess_nats),
+            "difficulty" => scored(|row| row.difficulty),
+            "length_tokens" => f64::from(self.corpus.row(number).tokens),
+            "random" => {
+                // 53 bits: the floats hold them exactly.
+                let hash = hash::keyed(self.seed, purpose, self.corpus.row(number).id_hash) >> 11;
+                hash as f64 / (1u64 << 53) as f64
+            }
+            field => {
+                let at = self.fields.iter().position(|spec| spec.name == field);
+                match at.map(|at| self.corpus.fields(number).swap_remove(at)) {
+                    Some(FieldValue::Int(value)) => value as f64,
+                    Some(FieldValue::Float(value)) => value,
+                    _ => f64::NAN,
+                }
+            }
+        }
+    }
+
+    /// Refuses keys that some document lacks: a missing or not-a-number value is never sorted.
+    pub fn check(&self, key: &str, numbers: &mut dyn Iterator<Item = u64>) -> Result<(), EngineError> {
+        if !self.fields.iter().any(|field| field.name == key && matches!(field.kind, FieldType::Int | FieldType::Float)) {
+            return Ok(());
+        }
+        for number in numbers {
+            let value = self.value(number, key, "");
+            if !value.is_finite() {
+                return Err(EngineError::Failed(format!(
+                    "document '{}' has no finite value in field '{key}', which documents are sorted by; \
+                     repair it, or sort by another key",
+                    self.corpus.id(number)
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sums of what stages report about themselves, by label.
+pub type StageNotes = BTreeMap<String, BTreeMap<String, u64>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_compare_like_the_floats() {
+        let values = [f64::NEG_INFINITY, -2.5, -1e-300, 0.0, 1e-300, 0.5, 7.0, f64::INFINITY];
+        assert!(values.windows(2).all(|pair| ascending_bits(pair[0]) < ascending_bits(pair[1])));
+        assert_eq!(ascending_bits(-0.0), ascending_bits(0.0));
+    }
+}

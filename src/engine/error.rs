@@ -1,0 +1,50 @@
+//! Why a run ended without its output.
+
+use crate::plan::Problems;
+use crate::score::FitError;
+use crate::shard::PartError;
+use crate::source::SourceError;
+use crate::tokenizer::TokenizerError;
+use std::io;
+
+/// Why a run ended without its output.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The request was wrong; nothing was read.
+    #[error("{0}")]
+    Request(String),
+    /// The pipeline file was wrong; nothing was read.
+    #[error("{0}")]
+    Problems(Problems),
+    /// The run failed; says what happened and what to do.
+    #[error("{0}")]
+    Failed(String),
+    /// Ctrl-C or a termination signal; what was finished is kept.
+    #[error("stopped; what was finished is kept, and the same command goes on from there")]
+    Interrupted,
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// An input could not be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The tokenizer could not be loaded.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// A model could not be fitted.
+    #[error(transparent)]
+    Fit(#[from] FitError),
+    /// A Parquet file could not be written or read.
+    #[error(transparent)]
+    Part(#[from] PartError),
+}
+
+impl EngineError {
+    /// 2 where the request was wrong, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            EngineError::Request(_) | EngineError::Problems(_) | EngineError::Tokenizer(_) => 2,
+            _ => 1,
+        }
+    }
+}
