@@ -165,20 +165,6 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// For each ASCII byte of a spoken word its lower-case form, else 0.
-const WORD_BYTE: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        let b = byte as u8;
-        if b.is_ascii_alphanumeric() || b == b'_' {
-            table[byte] = b.to_ascii_lowercase();
-        }
-        byte += 1;
-    }
-    table
-};
-
 /// Whether a character belongs to spoken words: a letter, mark, digit, number or underscore.
 fn is_word_character(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || (c >= '\u{300}' && is_combining_mark(c))
@@ -186,7 +172,7 @@ fn is_word_character(c: char) -> bool {
 
 /// Whether a character's script is written without spaces between words: Han, Hiragana, Katakana,
 /// Thai, Lao, Khmer, Myanmar, by their blocks.
-fn is_of_unspaced_script(c: char) -> bool {
+pub fn is_of_unspaced_script(c: char) -> bool {
     matches!(u32::from(c),
         0x0e00..=0x0eff | 0x1000..=0x109f | 0x1780..=0x17ff
         | 0x2e80..=0x2fdf | 0x3005..=0x3007 | 0x3021..=0x302f | 0x3031..=0x303c | 0x3040..=0x30ff
@@ -218,7 +204,7 @@ static LOWER_CASE_OF_SHORT: LazyLock<Vec<u16>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Fills `hashes` with one 64-bit hash (xxHash3) for each spoken word of `text`, in order.
+/// Fills `hashes` with one 64-bit hash for each spoken word of `text`, in order.
 ///
 /// A spoken word is a maximal run of letters, marks, digits, other numbers and underscores, in
 /// lower case (simple, one character for one). A character of a script written without spaces
@@ -226,65 +212,118 @@ static LOWER_CASE_OF_SHORT: LazyLock<Vec<u16>> = LazyLock::new(|| {
 /// normalised: an accent that is a character of its own makes another word than a composed one.
 pub fn normalised_words(text: &str, hashes: &mut Vec<u64>) {
     hashes.clear();
-    let bytes = text.as_bytes();
-    // Holds a word that can't be hashed where it stands, because lower case differs.
-    let mut lowered: Vec<u8> = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let first = bytes[at];
-        if first < 0x80 && WORD_BYTE[first as usize] == 0 {
-            at += 1;
-            continue;
+    // Lowering and classifying whole blocks is many times faster than byte by byte, and a jump that
+    // depends on each word's length would cost more than its hash.
+    let mut lowered = Vec::with_capacity(text.len() + SHORT_WORD_BYTES);
+    lowered.extend_from_slice(text.as_bytes());
+    lowered.make_ascii_lowercase();
+    lowered.extend_from_slice(&[0; SHORT_WORD_BYTES]);
+    let mut scratch = Vec::new();
+    let mut run_start = None;
+    let mut run_is_ascii = true;
+    for (block, bytes) in lowered.chunks(64).enumerate() {
+        let (in_run, not_ascii) = run_bits(bytes);
+        let before = u64::from(run_start.is_some());
+        // Bits at which a run begins or ends. The zeros at the end are in no run.
+        let mut changes = in_run ^ (in_run << 1 | before);
+        let mut first = 0;
+        while changes != 0 {
+            let bit = changes.trailing_zeros();
+            changes &= changes - 1;
+            let at = block * 64 + bit as usize;
+            run_start = match run_start {
+                None => {
+                    first = bit;
+                    Some(at)
+                }
+                Some(start) => {
+                    if run_is_ascii && not_ascii & bits_between(first, bit) == 0 {
+                        hashes.push(hash_of_word(&lowered, start, at));
+                    } else {
+                        // What ends a run is ASCII, so it begins and ends at borders of characters.
+                        words_of_run(&text[start..at], &mut scratch, hashes);
+                    }
+                    run_is_ascii = true;
+                    first = 0;
+                    None
+                }
+            };
         }
-        let start = at;
-        let mut differs = 0;
-        while at < bytes.len() {
-            let lower = WORD_BYTE[bytes[at] as usize];
-            if lower == 0 {
-                break;
-            }
-            differs |= lower ^ bytes[at];
-            at += 1;
+        if run_start.is_some() {
+            run_is_ascii &= not_ascii & bits_between(first, 64) == 0;
         }
-        if at == bytes.len() || bytes[at] < 0x80 {
-            if differs == 0 {
-                hashes.push(xxh3_64(&bytes[start..at]));
-            } else {
-                lowered.clear();
-                lowered.extend(bytes[start..at].iter().map(u8::to_ascii_lowercase));
-                hashes.push(xxh3_64(&lowered));
-            }
-            continue;
-        }
-        lowered.clear();
-        lowered.extend(bytes[start..at].iter().map(u8::to_ascii_lowercase));
-        at = slow_words(text, at, &mut lowered, hashes);
     }
 }
 
-/// Goes on from a character outside ASCII at `at`, with the word so far in `lowered`, to the next
-/// ASCII character that belongs to no word, or to the end. Returns where it stopped.
-fn slow_words(text: &str, mut at: usize, lowered: &mut Vec<u8>, hashes: &mut Vec<u64>) -> usize {
+/// The bits from number `first` on and before number `end`, which is larger.
+#[inline]
+fn bits_between(first: u32, end: u32) -> u64 {
+    (u64::MAX >> (64 - (end - first))) << first
+}
+
+/// Words up to this length are hashed by a load and two multiplications.
+const SHORT_WORD_BYTES: usize = 16;
+
+/// 64-bit hash of the bytes from `start` on and before `end`, of which there is at least one; there
+/// must be [`SHORT_WORD_BYTES`] bytes from `start` on. xxHash3 for longer words.
+#[inline]
+fn hash_of_word(bytes: &[u8], start: usize, end: usize) -> u64 {
+    let length = end - start;
+    if length > SHORT_WORD_BYTES {
+        return xxh3_64(&bytes[start..end]);
+    }
+    let sixteen = bytes[start..start + SHORT_WORD_BYTES]
+        .try_into()
+        .expect("sixteen bytes");
+    let word = u128::from_le_bytes(sixteen) & (u128::MAX >> (8 * (SHORT_WORD_BYTES - length)));
+    mix(mix(word as u64, (word >> 64) as u64), length as u64)
+}
+
+/// One bit for each of up to 64 bytes, the lowest for the first: set for lower-case ASCII letters,
+/// digits, underscores and all that isn't ASCII; and set for what isn't ASCII.
+#[inline]
+fn run_bits(bytes: &[u8]) -> (u64, u64) {
+    let mut in_run = [0u8; 64];
+    let mut not_ascii = [0u8; 64];
+    for ((in_run, not_ascii), &byte) in in_run.iter_mut().zip(&mut not_ascii).zip(bytes) {
+        let letter = byte.wrapping_sub(b'a') < 26;
+        let digit = byte.wrapping_sub(b'0') < 10;
+        *in_run = u8::from(letter | digit | (byte == b'_') | (byte >= 0x80));
+        *not_ascii = u8::from(byte >= 0x80);
+    }
+    (packed(&in_run), packed(&not_ascii))
+}
+
+/// The lowest bits of 64 bytes, which are 0 or 1.
+#[inline]
+fn packed(flags: &[u8; 64]) -> u64 {
+    let mut bits = 0;
+    for (number, eight) in flags.chunks_exact(8).enumerate() {
+        let eight = u64::from_le_bytes(eight.try_into().expect("chunks of eight"));
+        // Moves the lowest bit of byte k to bit 56 + k; nothing else reaches those bits.
+        bits |= (eight.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * number);
+    }
+    bits
+}
+
+/// The words of a run of word characters and characters outside ASCII.
+fn words_of_run(run: &str, lowered: &mut Vec<u8>, hashes: &mut Vec<u64>) {
     let mut encoded = [0; 4];
     let lower_case_of_short = LOWER_CASE_OF_SHORT.as_slice();
-    for character in text[at..].chars() {
-        if character.is_ascii() {
-            let lower = WORD_BYTE[character as usize];
-            if lower == 0 {
-                break;
-            }
-            lowered.push(lower);
-        } else if let Some(&lower) = lower_case_of_short.get(character as usize) {
+    for character in run.chars() {
+        if let Some(&lower) = lower_case_of_short.get(character as usize) {
             match char::from_u32(u32::from(lower)) {
+                Some(lower) if lower.is_ascii() && lower != '\0' => lowered.push(lower as u8),
                 Some(lower) if lower != '\0' => {
-                    lowered.extend_from_slice(lower.encode_utf8(&mut encoded).as_bytes())
+                    lowered.extend_from_slice(lower.encode_utf8(&mut encoded).as_bytes());
                 }
                 _ => finish_word(lowered, hashes),
             }
         } else if is_of_unspaced_script(character) {
             finish_word(lowered, hashes);
             if is_word_character(character) {
-                hashes.push(xxh3_64(character.encode_utf8(&mut encoded).as_bytes()));
+                lowered.extend_from_slice(character.encode_utf8(&mut encoded).as_bytes());
+                finish_word(lowered, hashes);
             }
         } else if is_word_character(character) {
             let lower = simple_lower_case(character);
@@ -292,15 +331,15 @@ fn slow_words(text: &str, mut at: usize, lowered: &mut Vec<u8>, hashes: &mut Vec
         } else {
             finish_word(lowered, hashes);
         }
-        at += character.len_utf8();
     }
     finish_word(lowered, hashes);
-    at
 }
 
 fn finish_word(lowered: &mut Vec<u8>, hashes: &mut Vec<u64>) {
-    if !lowered.is_empty() {
-        hashes.push(xxh3_64(lowered));
+    let length = lowered.len();
+    if length > 0 {
+        lowered.resize(length + SHORT_WORD_BYTES, 0);
+        hashes.push(hash_of_word(lowered, 0, length));
         lowered.clear();
     }
 }
