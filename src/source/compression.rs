@@ -1,0 +1,316 @@
+//! A file's uncompressed bytes, whether it is plain, gzip (of several members) or zstd (of several
+//! frames), and what its end was like.
+
+use super::{FoundFile, SourceError};
+use flate2::bufread::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Bytes read from the disk at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// Logarithm of the largest zstd window that is accepted: all that the format's `--long=31` makes.
+const MAX_ZSTD_WINDOW_LOG: u32 = 31;
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// By the first bytes; the name decides only where the file is too short to show them.
+    fn of(first: &[u8], file: &FoundFile) -> Compression {
+        const GZIP: &[u8] = &[0x1F, 0x8B];
+        const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
+        if first.starts_with(GZIP) {
+            return Compression::Gzip;
+        }
+        if first.starts_with(ZSTD) {
+            return Compression::Zstd;
+        }
+        let name = file.name.to_ascii_lowercase();
+        let cut_magic = |magic: &[u8]| !first.is_empty() && magic.starts_with(first);
+        if (name.ends_with(".gz") || name.ends_with(".gzip")) && cut_magic(GZIP) {
+            return Compression::Gzip;
+        }
+        let skippable = first.len() == 4 && first[0] >> 4 == 5 && first[1..] == [0x2A, 0x4D, 0x18];
+        if (name.ends_with(".zst") || name.ends_with(".zstd")) && (skippable || cut_magic(ZSTD)) {
+            return Compression::Zstd;
+        }
+        Compression::None
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Compression::None => "plain",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+        }
+    }
+}
+
+/// Opens a file, checks that it still has its size, and tells its compression.
+pub(super) fn open(file: &FoundFile) -> Result<(File, Compression), SourceError> {
+    let failed = |source| SourceError::Read {
+        path: file.path.clone(),
+        source,
+    };
+    let mut handle = File::open(&file.path).map_err(failed)?;
+    let now = handle.metadata().map_err(failed)?.len();
+    if now != file.bytes {
+        return Err(SourceError::Changed {
+            path: file.path.clone(),
+            found: file.bytes,
+            now,
+        });
+    }
+    let mut first = Vec::with_capacity(4);
+    Read::by_ref(&mut handle)
+        .take(4)
+        .read_to_end(&mut first)
+        .map_err(failed)?;
+    handle.seek(SeekFrom::Start(0)).map_err(failed)?;
+    let compression = Compression::of(&first, file);
+    Ok((handle, compression))
+}
+
+/// XXH3-128 of a file as it lies on disk.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn file_checksum(path: &Path) -> Result<u128, SourceError> {
+    let failed = |source| SourceError::Read {
+        path: path.to_path_buf(),
+        source,
+    };
+    let mut reader = BufReader::with_capacity(READ_BYTES, File::open(path).map_err(failed)?);
+    let mut hash = Xxh3::new();
+    loop {
+        let bytes = match reader.fill_buf() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        if bytes.is_empty() {
+            return Ok(hash.digest128());
+        }
+        hash.update(bytes);
+        let taken = bytes.len();
+        reader.consume(taken);
+    }
+}
+
+/// The file below the decompressor: hashes what passes and keeps the error of the disk apart from
+/// those of the decompressor.
+struct Raw {
+    file: File,
+    state: Arc<Mutex<RawState>>,
+    whole: bool,
+}
+
+struct RawState {
+    hash: Xxh3,
+    bytes: u64,
+    error: Option<io::Error>,
+}
+
+impl Read for Raw {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = loop {
+            match self.file.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => break result,
+            }
+        };
+        let mut state = self.state.lock().map_err(|_| io::Error::from(ErrorKind::Other))?;
+        match read {
+            Ok(read) => {
+                state.bytes += read as u64;
+                if self.whole {
+                    state.hash.update(&buffer[..read]);
+                }
+                Ok(read)
+            }
+            Err(error) => {
+                let kind = error.kind();
+                state.error = Some(error);
+                Err(kind.into())
+            }
+        }
+    }
+}
+
+/// A stream of uncompressed bytes.
+pub(super) struct Input {
+    stream: Stream,
+    state: Arc<Mutex<RawState>>,
+    path: PathBuf,
+    file_bytes: u64,
+    whole: bool,
+    uncompressed: u64,
+    end: Option<End>,
+}
+
+enum Stream {
+    Plain(Raw),
+    Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, BufReader<Raw>>>),
+}
+
+/// How a stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// As it should.
+    Clean,
+    /// Cut off or damaged; the sentence says how.
+    Damaged(String),
+}
+
+impl Input {
+    /// The bytes from `start` on, which must be 0 for a compressed file.
+    pub fn open(file: &FoundFile, start: u64) -> Result<Input, SourceError> {
+        let failed = |source| SourceError::Read {
+            path: file.path.clone(),
+            source,
+        };
+        let (mut handle, compression) = open(file)?;
+        if start > 0 {
+            if compression != Compression::None {
+                return Err(SourceError::NoSuchSlice {
+                    path: file.path.clone(),
+                    slice: format!("from byte {start} of a {} stream", compression.name()),
+                });
+            }
+            handle.seek(SeekFrom::Start(start)).map_err(failed)?;
+        }
+        let state = Arc::new(Mutex::new(RawState {
+            hash: Xxh3::new(),
+            bytes: 0,
+            error: None,
+        }));
+        let raw = Raw {
+            file: handle,
+            state: Arc::clone(&state),
+            whole: start == 0,
+        };
+        let buffered = |raw| BufReader::with_capacity(READ_BYTES, raw);
+        let stream = match compression {
+            Compression::None => Stream::Plain(raw),
+            Compression::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(buffered(raw)))),
+            Compression::Zstd => {
+                let mut decoder =
+                    zstd::stream::read::Decoder::with_buffer(buffered(raw)).map_err(failed)?;
+                decoder.window_log_max(MAX_ZSTD_WINDOW_LOG).map_err(failed)?;
+                Stream::Zstd(Box::new(decoder))
+            }
+        };
+        Ok(Input {
+            stream,
+            state,
+            path: file.path.clone(),
+            file_bytes: file.bytes,
+            whole: start == 0,
+            uncompressed: start,
+            end: None,
+        })
+    }
+
+    /// How the stream ended, once it has.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// What is wrong with the stream's end.
+    pub fn damage(&self) -> Option<&str> {
+        match &self.end {
+            Some(End::Damaged(problem)) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// XXH3-128 of the file, where all of it has been read in one go without damage.
+    pub fn checksum(&self) -> Option<u128> {
+        let state = self.state.lock().ok()?;
+        (self.whole && self.end == Some(End::Clean) && state.bytes == self.file_bytes)
+            .then(|| state.hash.digest128())
+    }
+
+    /// Appends bytes to `buffer` until it holds `target` or the stream has ended.
+    pub fn fill(&mut self, buffer: &mut Vec<u8>, target: usize) -> Result<(), SourceError> {
+        let mut filled = buffer.len();
+        if filled >= target || self.end.is_some() {
+            return Ok(());
+        }
+        buffer.resize(target, 0);
+        while filled < target {
+            let room = &mut buffer[filled..];
+            let read = match &mut self.stream {
+                Stream::Plain(raw) => raw.read(room),
+                Stream::Gzip(decoder) => decoder.read(room),
+                Stream::Zstd(decoder) => decoder.read(room),
+            };
+            match read {
+                Ok(0) => {
+                    self.end = Some(End::Clean);
+                    break;
+                }
+                Ok(read) => {
+                    filled += read;
+                    self.uncompressed += read as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.end = Some(End::Damaged(self.damage_of(error)?));
+                    break;
+                }
+            }
+        }
+        buffer.truncate(filled);
+        if self.end == Some(End::Clean) {
+            self.check_size()?;
+        }
+        Ok(())
+    }
+
+    fn damage_of(&self, error: io::Error) -> Result<String, SourceError> {
+        let failed = |source| SourceError::Read {
+            path: self.path.clone(),
+            source,
+        };
+        if matches!(self.stream, Stream::Plain(_)) {
+            let state = self.state.lock().ok().and_then(|mut state| state.error.take());
+            return Err(failed(state.unwrap_or(error)));
+        }
+        if let Some(error) = self.state.lock().ok().and_then(|mut state| state.error.take()) {
+            return Err(failed(error));
+        }
+        let what = match &self.stream {
+            Stream::Gzip(_) => "gzip",
+            _ => "zstd",
+        };
+        let at = self.uncompressed;
+        Ok(if error.kind() == ErrorKind::UnexpectedEof {
+            format!("the {what} stream is cut off after {at} uncompressed bytes")
+        } else {
+            format!("the {what} stream is damaged after {at} uncompressed bytes: {error}")
+        })
+    }
+
+    /// A plain file that ends early was cut while it was read.
+    fn check_size(&self) -> Result<(), SourceError> {
+        if matches!(self.stream, Stream::Plain(_)) && self.uncompressed < self.file_bytes {
+            return Err(SourceError::Changed {
+                path: self.path.clone(),
+                found: self.file_bytes,
+                now: self.uncompressed,
+            });
+        }
+        Ok(())
+    }
+}
