@@ -1,3 +1,5 @@
 //! Pure algorithms on slices: no I/O, no clock, no threads.
 
 pub mod hash;
+pub mod kendall;
+pub mod pacing;
