@@ -134,7 +134,13 @@ pub struct ScorePhase<'a> {
 impl<'a> ScorePhase<'a> {
     /// Scores every task that is not scored yet, below `folder`, whose name carries all that shapes
     /// the scores.
-    pub fn run(&self, folder: &Path, progress: &dyn Progress, stop: &Stop) -> Result<Scores<'a>, EngineError> {
+    pub fn run(
+        &self,
+        folder: &Path,
+        progress: &dyn Progress,
+        stop: &Stop,
+        phase_ended: &mut dyn FnMut(&str),
+    ) -> Result<Scores<'a>, EngineError> {
         let corpus = self.view.corpus;
         let place = |number: usize| folder.join(format!("task-{number:06}"));
         let model = folder.join("fitted");
@@ -159,6 +165,7 @@ impl<'a> ScorePhase<'a> {
                 memory_bytes: self.memory_bytes,
             })?;
             progress.end();
+            phase_ended("fit");
             stop.check()?;
             let description = estimator.describe();
             TaskWriter::begin(&model, &[])?.finish(&description)?;

@@ -1,0 +1,194 @@
+//! Arrange: from ids, scores and token counts alone to rows of segments, and rows to shards.
+//!
+//! The layout is written to two files, rows and segments; memory does not grow with the documents.
+
+use super::EngineError;
+use super::decide::{Decisions, KeyValues};
+use crate::algo::{hash, kendall};
+use crate::order::{Item, Items, Keys, OrderInput, Strategy};
+use crate::pack::{Frame, Packer};
+use crate::spill::{Column, IoContext, Spill};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::rc::Rc;
+
+/// A row of the layout.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct LayoutRow {
+    /// First of its segments.
+    pub first_segment: u64,
+    /// Number of its segments.
+    pub segments: u32,
+    /// Begin and end tokens.
+    pub special_tokens: u32,
+    /// Padding places.
+    pub padding: u32,
+    /// Nothing.
+    pub unused: u32,
+    /// Token places.
+    pub positions: u64,
+}
+
+/// A segment of the layout.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct LayoutSegment {
+    /// Number of the document.
+    pub number: u64,
+    /// Position in the row of its first token.
+    pub row_start: u32,
+    /// Where in the document it begins.
+    pub doc_token_start: u32,
+    /// Tokens of text.
+    pub tokens: u32,
+    /// 1 where a begin token stands before it, plus 2 where an end token stands after it.
+    pub frame: u32,
+}
+
+/// Consecutive rows that make a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardRange {
+    /// First row.
+    pub first_row: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Token places of all of them.
+    pub positions: u64,
+}
+
+/// Where every kept token will stand.
+pub struct Layout {
+    /// Rows in order.
+    pub rows: Column<LayoutRow>,
+    /// Their segments, one row's after another's.
+    pub segments: Column<LayoutSegment>,
+    /// The shards.
+    pub shards: Vec<ShardRange>,
+    /// Kendall's tau-b of each sort key against the place in the order.
+    pub kendall_tau_b: Vec<(String, f64)>,
+}
+
+struct OrderKeys<'a>(&'a KeyValues<'a>);
+
+impl Keys for OrderKeys<'_> {
+    fn value(&self, number: u64, key: &str) -> f64 {
+        self.0.value(number, key, "order")
+    }
+}
+
+/// Documents on which Kendall's tau is computed; above, a keyed sample of about as many.
+const TAU_DOCUMENTS: u64 = 10_000_000;
+
+/// Orders and packs what is kept.
+pub fn arrange(
+    decisions: &Decisions<'_>,
+    keys: &KeyValues<'_>,
+    strategy: &dyn Strategy,
+    packer: &dyn Packer,
+    frame: Frame,
+    spill: &Spill,
+    folder: &Path,
+) -> Result<Layout, EngineError> {
+    std::fs::create_dir_all(folder)?;
+    let corpus = decisions.corpus();
+    let kept = || corpus.rows().filter(|(number, _)| decisions.is_kept(*number));
+    let (documents, tokens) = kept().fold((0, 0), |(n, tokens), (_, row)| (n + 1, tokens + u64::from(row.tokens)));
+    let sort_keys = strategy.keys();
+    for key in &sort_keys {
+        keys.check(key, &mut kept().map(|(number, _)| number))?;
+    }
+    let items = kept().map(|(number, row)| {
+        Ok(Item {
+            number,
+            rank: decisions.rank_of(number),
+            content: row.content,
+            id_hash: row.id_hash,
+            tokens: u64::from(row.tokens),
+        })
+    });
+    let order_keys = OrderKeys(keys);
+    let ordered = strategy.arrange(OrderInput {
+        items: Box::new(items),
+        documents,
+        tokens,
+        keys: &order_keys,
+        seed: keys.seed,
+        spill,
+    })?;
+    let sample_key = hash::purpose_key(keys.seed, "kendall sample");
+    let sample_below = if documents <= TAU_DOCUMENTS {
+        u64::MAX
+    } else {
+        ((TAU_DOCUMENTS as f64 / documents as f64) * u64::MAX as f64) as u64
+    };
+    // What is seen on the way from the order to the packer.
+    let pairs: Rc<RefCell<Vec<Vec<(f64, u64)>>>> = Rc::new(RefCell::new(vec![Vec::new(); sort_keys.len()]));
+    let mut position = 0u64;
+    let seen = {
+        let pairs = Rc::clone(&pairs);
+        let sort_keys = sort_keys.clone();
+        ordered.inspect(move |item| {
+            if let Ok(item) = item
+                && (sample_below == u64::MAX || hash::keyed_by(sample_key, item.id_hash) < sample_below)
+            {
+                for (key, pairs) in sort_keys.iter().zip(pairs.borrow_mut().iter_mut()) {
+                    pairs.push((keys.value(item.number, key, "order"), position));
+                }
+            }
+            position += 1;
+        })
+    };
+    let items: Items<'_> = Box::new(seen);
+    let (rows_path, segments_path) = (folder.join("rows"), folder.join("segments"));
+    let create = |path: &Path| -> io::Result<BufWriter<File>> {
+        Ok(BufWriter::with_capacity(1 << 18, File::create(path).context("write", path)?))
+    };
+    let (mut rows, mut segments) = (create(&rows_path)?, create(&segments_path)?);
+    let mut shards: Vec<ShardRange> = Vec::new();
+    let (mut n_rows, mut n_segments) = (0u64, 0u64);
+    for row in packer.pack(items, frame) {
+        let row = row?;
+        let mut positions = u64::from(row.special_tokens) + u64::from(row.padding);
+        for segment in &row.segments {
+            positions += u64::from(segment.tokens);
+            let segment = LayoutSegment {
+                number: segment.item.number,
+                row_start: segment.row_start,
+                doc_token_start: segment.doc_token_start,
+                tokens: segment.tokens,
+                frame: u32::from(segment.begins) | u32::from(segment.ends) << 1,
+            };
+            segments.write_all(bytemuck::bytes_of(&segment)).context("write", &segments_path)?;
+        }
+        let layout = LayoutRow {
+            first_segment: n_segments,
+            segments: row.segments.len() as u32,
+            special_tokens: row.special_tokens,
+            padding: row.padding,
+            unused: 0,
+            positions,
+        };
+        rows.write_all(bytemuck::bytes_of(&layout)).context("write", &rows_path)?;
+        n_segments += row.segments.len() as u64;
+        match shards.last_mut() {
+            Some(shard) if shard.positions + positions <= frame.shard_tokens => {
+                shard.rows += 1;
+                shard.positions += positions;
+            }
+            _ => shards.push(ShardRange { first_row: n_rows, rows: 1, positions }),
+        }
+        n_rows += 1;
+    }
+    for (writer, path) in [(rows, &rows_path), (segments, &segments_path)] {
+        writer.into_inner().map_err(|e| e.into_error()).context("write", path)?;
+    }
+    let kendall_tau_b = sort_keys
+        .into_iter()
+        .zip(pairs.borrow_mut().iter_mut())
+        .filter_map(|(key, pairs)| Some((key, kendall::tau_b(pairs)?)))
+        .collect();
+    Ok(Layout { rows: Column::open(&rows_path)?, segments: Column::open(&segments_path)?, shards, kendall_tau_b })
+}

@@ -1,0 +1,496 @@
+//! Emit: shards, rejects, evidence and quarantine.
+//!
+//! Row groups are encoded by all workers and appended in order. The counts of the ledger are taken
+//! here, from the rows that were written.
+
+use super::arrange::Layout;
+use super::corpus::Corpus;
+use super::decide::{Decisions, Fate};
+use super::progress::Progress;
+use super::scores::Scores;
+use super::{EngineError, Stop};
+use crate::audit::{Emitted, SourceUsefulness};
+use crate::plan::Rejects as RejectsKept;
+use crate::record::FieldSpec;
+use crate::shard::{
+    ChecksumWriter, DuplicateRow, Duplicates, FileEntry, Part, PartEncoder, PartError, RejectRow, Rejects, SegmentRow,
+    ShardRow, ShardRows, ShardShape, UsefulnessType, schema,
+};
+use crate::spill::{IoContext, Spill};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+/// Token places of a row group: large enough to compress well, small enough for memory.
+const GROUP_POSITIONS: u64 = 2 << 20;
+/// Token places of a batch inside a group.
+const BATCH_POSITIONS: u64 = 256 << 10;
+
+/// Ids that stand where no text does.
+#[derive(Clone, Copy, Debug)]
+pub struct SpecialIds {
+    /// Begin token.
+    pub begin: Option<u32>,
+    /// End token.
+    pub end: Option<u32>,
+    /// On padding places.
+    pub padding: u32,
+}
+
+/// What emit needs.
+pub struct Emit<'a> {
+    /// The documents.
+    pub corpus: &'a Corpus,
+    /// Who goes.
+    pub decisions: &'a Decisions<'a>,
+    /// Scores, where a `score` stage ran, and its place in the chain.
+    pub scores: Option<(&'a Scores<'a>, u16)>,
+    /// Columns of shards.
+    pub shape: ShardShape,
+    /// Key-value metadata of shards.
+    pub metadata: Vec<(String, String)>,
+    /// Special tokens.
+    pub ids: SpecialIds,
+    /// Label, keep rule and reasons of each stage of the chain.
+    pub stages: &'a [StageWords],
+    /// The declared fields.
+    pub fields: &'a [FieldSpec],
+    /// The output folder.
+    pub out: &'a Path,
+    /// Cleared between phases.
+    pub stop: &'a Stop,
+    /// Reports.
+    pub progress: &'a dyn Progress,
+}
+
+/// What a stage is called in the output.
+#[derive(Clone, Debug)]
+pub struct StageWords {
+    /// Label.
+    pub label: String,
+    /// Its reasons.
+    pub reasons: &'static [crate::record::Reason],
+    /// For a dedupe, how it chose, e.g. `near_dedupe keep first`.
+    pub rule: String,
+}
+
+/// Sums over the shards.
+#[derive(Clone, Debug, Default)]
+pub struct ShardSums {
+    /// For the ledger.
+    pub emitted: Emitted,
+    /// Emitted tokens by usefulness byte.
+    pub histogram: Vec<u64>,
+    /// By source.
+    pub by_source: BTreeMap<String, SourceUsefulness>,
+}
+
+impl ShardSums {
+    fn add(&mut self, other: ShardSums) {
+        let (mine, theirs) = (&mut self.emitted, other.emitted);
+        mine.rows += theirs.rows;
+        mine.positions += theirs.positions;
+        mine.tokens += theirs.tokens;
+        mine.special_tokens += theirs.special_tokens;
+        mine.padding += theirs.padding;
+        mine.repeated_tokens += theirs.repeated_tokens;
+        if self.histogram.is_empty() {
+            self.histogram = vec![0; 256];
+        }
+        for (sum, count) in self.histogram.iter_mut().zip(&other.histogram) {
+            *sum += count;
+        }
+        for (source, sums) in other.by_source {
+            let entry = self.by_source.entry(source.clone()).or_insert(SourceUsefulness { source, tokens: 0, sum_255: 0 });
+            entry.tokens += sums.tokens;
+            entry.sum_255 += sums.sum_255;
+        }
+    }
+}
+
+fn arrow_error(error: arrow::error::ArrowError) -> EngineError {
+    EngineError::Failed(format!("a batch could not be built, which is a bug: {error}"))
+}
+
+/// Encodes groups on all workers, `threads` at a time, and appends them in order.
+fn write_groups<G: Send + Sync, S: Send>(
+    part: &mut Part,
+    groups: &[G],
+    stop: &Stop,
+    build: impl Fn(&G, &SchemaRef) -> Result<(Vec<RecordBatch>, S), EngineError> + Sync,
+    schema: &SchemaRef,
+    mut done: impl FnMut(&G, S),
+) -> Result<(), EngineError> {
+    let encoder: PartEncoder = part.encoder();
+    for round in groups.chunks(rayon::current_num_threads().max(1)) {
+        stop.check()?;
+        let encoded: Vec<_> = round
+            .par_iter()
+            .with_max_len(1)
+            .map(|group| {
+                let (batches, sums) = build(group, schema)?;
+                Ok::<_, EngineError>((encoder.encode(&batches)?, sums))
+            })
+            .collect::<Result<_, _>>()?;
+        for (group, (encoded, sums)) in round.iter().zip(encoded) {
+            part.append(encoded)?;
+            done(group, sums);
+        }
+    }
+    Ok(())
+}
+
+fn entry(out: &Path, path: &Path, written: (u64, u64, String), tokens: u64) -> FileEntry {
+    let (bytes, rows, checksum) = written;
+    let path = path.strip_prefix(out).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    FileEntry { path, bytes, rows, tokens, checksum }
+}
+
+impl Emit<'_> {
+    /// Writes the shards.
+    pub fn shards(&self, layout: &Layout) -> Result<(Vec<FileEntry>, ShardSums), EngineError> {
+        let folder = self.out.join("shards");
+        fresh_folder(&folder)?;
+        let mut files = Vec::new();
+        let mut sums = ShardSums { histogram: vec![0; 256], ..ShardSums::default() };
+        let schema = schema(&self.shape);
+        for (number, shard) in layout.shards.iter().enumerate() {
+            let path = folder.join(format!("shard-{number:05}.parquet"));
+            let mut part = Part::create(&path, schema.clone(), &self.metadata)?;
+            // Groups are cut by positions from the shard's first row, so they do not depend on workers.
+            let mut groups: Vec<(u64, u64)> = Vec::new();
+            let mut positions = 0;
+            for row in shard.first_row..shard.first_row + shard.rows {
+                let length = layout.rows.values()[row as usize].positions;
+                match groups.last_mut() {
+                    Some((_, end)) if positions + length <= GROUP_POSITIONS => *end = row + 1,
+                    _ => {
+                        groups.push((row, row + 1));
+                        positions = 0;
+                    }
+                }
+                positions += length;
+            }
+            write_groups(
+                &mut part,
+                &groups,
+                self.stop,
+                |&(first, end), schema| self.rows(layout, first, end, schema),
+                &schema,
+                |&(first, end), group| {
+                    self.progress.advance(end - first);
+                    sums.add(group);
+                },
+            )?;
+            files.push(entry(self.out, &path, part.finish()?, shard.positions));
+        }
+        Ok((files, sums))
+    }
+
+    fn rows(
+        &self,
+        layout: &Layout,
+        first: u64,
+        end: u64,
+        schema: &SchemaRef,
+    ) -> Result<(Vec<RecordBatch>, ShardSums), EngineError> {
+        let mut sums = ShardSums { histogram: vec![0; 256], ..ShardSums::default() };
+        let mut batches = Vec::new();
+        let mut rows = ShardRows::new(first);
+        for number in first..end {
+            let row = &layout.rows.values()[number as usize];
+            let segments = &layout.segments.values()[row.first_segment as usize..][..row.segments as usize];
+            let begin_of_row = rows.input_ids.len();
+            let mut described = Vec::with_capacity(segments.len());
+            for segment in segments {
+                if segment.frame & 1 == 1 {
+                    self.special(&mut rows, self.ids.begin);
+                }
+                let stretch = segment.doc_token_start as usize..(segment.doc_token_start + segment.tokens) as usize;
+                debug_assert_eq!(rows.input_ids.len() - begin_of_row, segment.row_start as usize);
+                rows.input_ids.extend_from_slice(&self.corpus.tokens(segment.number)[stretch.clone()]);
+                let document = self.corpus.row(segment.number);
+                let source = self.corpus.source(document);
+                let mut by_source =
+                    SourceUsefulness { source: source.to_string(), tokens: u64::from(segment.tokens), sum_255: 0 };
+                if let Some((scores, _)) = self.scores {
+                    let bytes = &scores.usefulness(segment.number)[stretch.clone()];
+                    for &byte in bytes {
+                        sums.histogram[byte as usize] += 1;
+                        by_source.sum_255 += u64::from(byte);
+                    }
+                    match self.shape.usefulness {
+                        Some(UsefulnessType::U8) => rows.usefulness_u8.extend_from_slice(bytes),
+                        Some(UsefulnessType::F32) => {
+                            rows.usefulness_f32.extend_from_slice(&scores.usefulness_f32(segment.number)[stretch.clone()]);
+                        }
+                        None => {}
+                    }
+                    if self.shape.excess_nats {
+                        rows.excess_nats.extend_from_slice(&scores.excess_nats(segment.number)[stretch]);
+                    }
+                }
+                match sums.by_source.get_mut(source) {
+                    Some(sum) => {
+                        sum.tokens += by_source.tokens;
+                        sum.sum_255 += by_source.sum_255;
+                    }
+                    None => {
+                        sums.by_source.insert(source.to_string(), by_source);
+                    }
+                }
+                if segment.frame & 2 == 2 {
+                    self.special(&mut rows, self.ids.end);
+                }
+                sums.emitted.tokens += u64::from(segment.tokens);
+                described.push(SegmentRow {
+                    doc_id: self.corpus.id(segment.number),
+                    source: source.to_string(),
+                    row_start: segment.row_start,
+                    doc_token_start: segment.doc_token_start,
+                    tokens: segment.tokens,
+                    copy: 0,
+                    score: self.scores.map(|(scores, _)| scores.of(segment.number).score),
+                });
+            }
+            for _ in 0..row.padding {
+                self.special(&mut rows, Some(self.ids.padding));
+            }
+            let positions = (rows.input_ids.len() - begin_of_row) as u64;
+            if positions != row.positions {
+                return Err(EngineError::Failed(format!(
+                    "row {number} has {positions} positions where the layout says {}, which is a bug",
+                    row.positions
+                )));
+            }
+            sums.emitted.rows += 1;
+            sums.emitted.positions += positions;
+            sums.emitted.special_tokens += u64::from(row.special_tokens);
+            sums.emitted.padding += u64::from(row.padding);
+            let fields = if self.shape.packed {
+                Vec::new()
+            } else {
+                segments.first().map_or_else(Vec::new, |segment| self.corpus.fields(segment.number))
+            };
+            rows.push(ShardRow { segments: described, special_tokens: row.special_tokens, padding: row.padding, fields });
+            if rows.input_ids.len() as u64 >= BATCH_POSITIONS {
+                let full = std::mem::replace(&mut rows, ShardRows::new(number + 1));
+                batches.push(full.into_batch(&self.shape, schema).map_err(arrow_error)?);
+            }
+        }
+        if !rows.is_empty() {
+            batches.push(rows.into_batch(&self.shape, schema).map_err(arrow_error)?);
+        }
+        Ok((batches, sums))
+    }
+
+    fn special(&self, rows: &mut ShardRows, id: Option<u32>) {
+        // A frame token stands only where the pipeline names one.
+        rows.input_ids.push(id.unwrap_or(self.ids.padding));
+        match self.shape.usefulness {
+            Some(UsefulnessType::U8) => rows.usefulness_u8.push(0),
+            Some(UsefulnessType::F32) => rows.usefulness_f32.push(0.0),
+            None => {}
+        }
+        if self.shape.excess_nats {
+            rows.excess_nats.push(0.0);
+        }
+    }
+
+    /// Documents that are rejected, in the order (input, id).
+    fn rejected(&self) -> impl Iterator<Item = (u64, &Fate)> + '_ {
+        (0..self.corpus.len()).map(|rank| self.decisions.number_at(rank)).filter_map(|number| {
+            let rejected = !self.decisions.is_kept(number) && !self.decisions.is_failed(number);
+            let fate = self.decisions.fate(number);
+            (rejected && fate.duplicate_id == 0).then_some((number, fate))
+        })
+    }
+
+    /// Writes the rejects, parts of about `part_tokens` tokens each.
+    pub fn rejects(&self, kept: RejectsKept, part_tokens: u64) -> Result<Vec<FileEntry>, EngineError> {
+        let folder = self.out.join("rejects");
+        fresh_folder(&folder)?;
+        if kept == RejectsKept::None {
+            std::fs::remove_dir(&folder)?;
+            return Ok(Vec::new());
+        }
+        let schema = Rejects::schema(true, kept == RejectsKept::Text, self.fields);
+        let mut files = Vec::new();
+        let mut rejected = self.rejected().peekable();
+        loop {
+            // The first part is written even when nothing was rejected: the folder says so.
+            if rejected.peek().is_none() && !files.is_empty() {
+                break;
+            }
+            let path = folder.join(format!("part-{:05}.parquet", files.len()));
+            let mut part = Part::create(&path, schema.clone(), &[])?;
+            let mut tokens = 0u64;
+            while rejected.peek().is_some() && tokens < part_tokens {
+                let mut groups: Vec<Vec<u64>> = Vec::new();
+                while rejected.peek().is_some() && tokens < part_tokens && groups.len() < rayon::current_num_threads() {
+                    let (mut group, mut in_group) = (Vec::new(), 0);
+                    while in_group < GROUP_POSITIONS && tokens < part_tokens {
+                        let Some((number, _)) = rejected.next() else { break };
+                        let length = u64::from(self.corpus.row(number).tokens);
+                        in_group += length;
+                        tokens += length;
+                        group.push(number);
+                    }
+                    groups.push(group);
+                }
+                write_groups(
+                    &mut part,
+                    &groups,
+                    self.stop,
+                    |group, schema| Ok((self.reject_batches(group, kept, schema)?, ())),
+                    &schema,
+                    |_, ()| {},
+                )?;
+            }
+            files.push(entry(self.out, &path, part.finish()?, tokens));
+        }
+        Ok(files)
+    }
+
+    fn reject_batches(&self, group: &[u64], kept: RejectsKept, schema: &SchemaRef) -> Result<Vec<RecordBatch>, EngineError> {
+        let mut batches = Vec::new();
+        let mut rows = Rejects::default();
+        for &number in group {
+            let fate = self.decisions.fate(number);
+            let row = self.corpus.row(number);
+            let words = &self.stages[fate.stage as usize];
+            rows.input_ids.extend_from_slice(self.corpus.tokens(number));
+            let score = self.scores.filter(|&(_, stage)| fate.stage > stage).map(|(scores, _)| {
+                rows.usefulness.extend_from_slice(scores.usefulness(number));
+                scores.of(number).score
+            });
+            rows.push(RejectRow {
+                doc_id: self.corpus.id(number),
+                source: self.corpus.source(row).to_string(),
+                stage: words.label.clone(),
+                reason: words.reasons[fate.reason as usize].name.to_string(),
+                value: fate.value,
+                kept_id: (fate.has_kept == 1).then(|| self.corpus.id(fate.kept)),
+                tokens: row.tokens,
+                score,
+                text: (kept == RejectsKept::Text).then(|| self.corpus.text(number).unwrap_or("").to_string()),
+                fields: self.corpus.fields(number),
+                scored: score.is_some(),
+            });
+            if rows.input_ids.len() as u64 >= BATCH_POSITIONS {
+                batches.push(std::mem::take(&mut rows).into_batch(self.fields, schema).map_err(arrow_error)?);
+            }
+        }
+        if !rows.is_empty() {
+            batches.push(rows.into_batch(self.fields, schema).map_err(arrow_error)?);
+        }
+        Ok(batches)
+    }
+
+    /// Writes the evidence of every dropped duplicate, in the order (input, id).
+    pub fn duplicates(&self) -> Result<Vec<FileEntry>, EngineError> {
+        let folder = self.out.join("duplicates");
+        fresh_folder(&folder)?;
+        let path = folder.join("part-00000.parquet");
+        let mut part = Part::create(&path, Duplicates::schema(), &[])?;
+        let mut tokens = 0;
+        let mut rows = Vec::new();
+        let mut flush = |rows: &mut Vec<DuplicateRow>, part: &mut Part| -> Result<(), EngineError> {
+            if !rows.is_empty() {
+                let encoded = part.encoder().encode(&[Duplicates::batch(rows).map_err(arrow_error)?])?;
+                part.append(encoded)?;
+                rows.clear();
+            }
+            Ok::<(), EngineError>(())
+        };
+        for (number, fate) in self.rejected().filter(|(_, fate)| fate.has_kept == 1) {
+            let row = self.corpus.row(number);
+            tokens += u64::from(row.tokens);
+            rows.push(DuplicateRow {
+                dropped_id: self.corpus.id(number),
+                kept_id: self.corpus.id(fate.kept),
+                similarity: fate.value as f32,
+                rule: self.stages[fate.stage as usize].rule.clone(),
+                tokens: row.tokens,
+            });
+            if rows.len() == 1 << 16 {
+                flush(&mut rows, &mut part)?;
+            }
+        }
+        flush(&mut rows, &mut part)?;
+        let written = part.finish().map_err(|error: PartError| EngineError::from(error))?;
+        Ok(vec![entry(self.out, &path, written, tokens)])
+    }
+
+    /// Writes the quarantine: bad records, documents that a stage failed on, repeated ids.
+    pub fn quarantine(&self, spill: &Spill) -> Result<FileEntry, EngineError> {
+        let folder = self.out.join("quarantine");
+        fresh_folder(&folder)?;
+        let path = folder.join("part-00000.jsonl");
+        let temporary = path.with_extension("tmp");
+        let file = File::create(&temporary).context("write", &temporary)?;
+        let mut writer = ChecksumWriter::new(BufWriter::with_capacity(1 << 18, file));
+        let mut lines = 0u64;
+        for (task, &base) in self.corpus.tasks.iter().zip(&self.corpus.bases) {
+            let bad = task.folder.join("bad");
+            for line in BufReader::new(File::open(&bad).context("read", &bad)?).split(b'\n') {
+                writer.write_all(&line.context("read", &bad)?).context("write", &temporary)?;
+                writer.write_all(b"\n").context("write", &temporary)?;
+                lines += 1;
+            }
+            let failed = task.folder.join("failed");
+            for line in BufReader::new(File::open(&failed).context("read", &failed)?).split(b'\n') {
+                let line = line.context("read", &failed)?;
+                let space = line.iter().position(|&byte| byte == b' ').unwrap_or(0);
+                let at: u64 = std::str::from_utf8(&line[..space]).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+                // A dedupe that comes before may have dropped the document first.
+                if self.decisions.is_failed(base + at) {
+                    writer.write_all(&line[space + 1..]).context("write", &temporary)?;
+                    writer.write_all(b"\n").context("write", &temporary)?;
+                    lines += 1;
+                }
+            }
+        }
+        let mut repeated = spill.sorter("repeated-ids", |a: &u64, b: &u64| a.cmp(b));
+        for number in 0..self.corpus.len() {
+            if self.decisions.fate(number).duplicate_id == 1 {
+                repeated.push(number)?;
+            }
+        }
+        for number in repeated.finish()? {
+            let number = number?;
+            let row = self.corpus.row(number);
+            let file = &self.corpus.files[row.file as usize];
+            let place = |rows: bool| (file.places_are_rows == rows).then_some(row.place);
+            let line = serde_json::json!({
+                "file": file.found.name,
+                "source": self.corpus.source(row),
+                "byte_offset": place(false),
+                "record": place(true),
+                "reason": "duplicate_id",
+                "detail": format!("the id '{}' stands in an earlier record", self.corpus.id(number)),
+                "raw_bytes": row.text_bytes,
+                "raw_base64": null,
+            });
+            writeln!(writer, "{line}").context("write", &temporary)?;
+            lines += 1;
+        }
+        let (buffer, bytes, checksum) = writer.finish();
+        buffer.into_inner().map_err(|e| e.into_error()).context("write", &temporary)?;
+        std::fs::rename(&temporary, &path).context("write", &path)?;
+        Ok(entry(self.out, &path, (bytes, lines, checksum), 0))
+    }
+}
+
+/// An empty folder.
+fn fresh_folder(folder: &Path) -> Result<(), EngineError> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).context("empty", folder)?;
+    }
+    std::fs::create_dir_all(folder).context("create", folder)?;
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! The ledger, the filled pipeline and the manifest.
+
+use super::arrange::Layout;
+use super::corpus::SPELLS_SPECIAL;
+use super::decide::{Decisions, StageNotes};
+use super::emit::{ShardSums, StageWords};
+use super::inputs::Inputs;
+use super::run::options_json;
+use super::work::write_whole;
+use super::EngineError;
+use crate::audit::{
+    Audit, Identity, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow, SourceUsefulness, TokenizerEntry, TruncatedFile,
+    Usefulness,
+};
+use crate::plan::{Plan, StageRef};
+use crate::record::Counts;
+use crate::score::EstimatorKind;
+use crate::shard::{
+    EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, ShardShape, TokenizerManifest, Totals,
+    UsefulnessType,
+};
+use crate::spill::IoContext;
+use crate::stages;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Everything that a run writes into its output folder, but for `work`.
+pub const OUTPUT_NAMES: [&str; 9] = [
+    "manifest.json", "pipeline.yaml", "audit.json", "shards", "rejects", "quarantine", "duplicates", "run.json", "run.log",
+];
+
+/// Usefulness below which a kept token is counted as low: a tenth.
+const LOW_USEFULNESS: f64 = 0.1;
+
+/// What the ledger and the manifest are made from.
+pub struct Finish<'a> {
+    pub plan: &'a Plan,
+    pub inputs: &'a Inputs,
+    pub checksums: &'a [String],
+    pub decisions: &'a Decisions<'a>,
+    pub stages: &'a [StageWords],
+    pub notes: StageNotes,
+    pub sums: ShardSums,
+    pub tokenizer: TokenizerManifest,
+    pub estimator: Option<(&'static EstimatorKind, Value)>,
+    pub order: &'a Layout,
+    pub lr_hint: &'static str,
+    pub sample_share: Option<f64>,
+    pub tool: &'a str,
+}
+
+/// Reads the ledger of a finished folder.
+pub fn read_audit(out: &Path) -> Result<Audit, EngineError> {
+    let path = out.join("audit.json");
+    let text = std::fs::read(&path).context("read", &path)?;
+    serde_json::from_slice(&text)
+        .map_err(|error| EngineError::Failed(format!("{}: is not a ledger of this version: {error}", path.display())))
+}
+
+/// Key-value metadata of every shard.
+pub fn shard_metadata(
+    plan: &Plan,
+    tokenizer: &TokenizerManifest,
+    estimator: Option<&(&'static EstimatorKind, Value)>,
+    shape: &ShardShape,
+) -> Vec<(String, String)> {
+    let mut pairs = vec![
+        ("goodput.tool", format!("goodput {}", env!("CARGO_PKG_VERSION"))),
+        ("goodput.pipeline_hash", plan.hash.clone()),
+        ("goodput.tokenizer", tokenizer.name.clone()),
+        ("goodput.tokenizer_fingerprint", tokenizer.fingerprint.clone()),
+        ("goodput.tokenizer_engine", tokenizer.engine.clone()),
+        ("goodput.vocabulary_size", tokenizer.vocabulary_size.to_string()),
+        ("goodput.highest_id", tokenizer.highest_id.to_string()),
+        ("goodput.padding_id", tokenizer.padding_id.to_string()),
+    ];
+    for (name, token) in [("goodput.begin_token_id", &tokenizer.begin_token), ("goodput.end_token_id", &tokenizer.end_token)] {
+        if let Some((_, id)) = token {
+            pairs.push((name, id.to_string()));
+        }
+    }
+    if let Some((kind, fitted)) = estimator {
+        let word = |name: &str| fitted.get(name).and_then(Value::as_str).unwrap_or("").to_string();
+        pairs.push(("goodput.estimator", kind.spec.name.to_string()));
+        pairs.push(("goodput.estimator_version", kind.version.to_string()));
+        pairs.push(("goodput.estimator_parameter_hash", word("parameter_hash")));
+        pairs.push(("goodput.calibration", word("calibration")));
+        pairs.push(("goodput.estimator_fitted", fitted.to_string()));
+        pairs.push((
+            "goodput.usefulness",
+            match shape.usefulness {
+                Some(UsefulnessType::F32) => "f32, as computed".to_string(),
+                _ => "u8: value / 255, rounded half to even; off by at most 1/510".to_string(),
+            },
+        ));
+    }
+    pairs.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+impl Finish<'_> {
+    fn audit(&self) -> Audit {
+        let corpus = self.decisions.corpus();
+        // Sources in the order of their first input.
+        let mut sources: Vec<&str> = Vec::new();
+        for input in &self.inputs.inputs {
+            if !sources.contains(&input.source.as_str()) {
+                sources.push(&input.source);
+            }
+        }
+        let source_of: Vec<usize> = self
+            .inputs
+            .inputs
+            .iter()
+            .map(|input| sources.iter().position(|name| *name == input.source).expect("collected above"))
+            .collect();
+        let mut read = vec![Counts::default(); sources.len()];
+        let mut kept = vec![Counts::default(); sources.len()];
+        let mut lost: BTreeMap<(bool, u16, u16, usize), Counts> = BTreeMap::new();
+        let mut repeated_ids: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        let mut spelled = 0;
+        for (number, row) in corpus.rows() {
+            let source = source_of[corpus.input(row) as usize];
+            let fate = self.decisions.fate(number);
+            if fate.duplicate_id == 1 {
+                let sum = repeated_ids.entry(source).or_default();
+                sum.0 += 1;
+                sum.1 += row.text_bytes;
+                continue;
+            }
+            let counts = Counts::one(row.text_bytes, u64::from(row.tokens));
+            read[source] += counts;
+            if self.decisions.is_kept(number) {
+                kept[source] += counts;
+            } else {
+                let failed = self.decisions.is_failed(number);
+                *lost.entry((failed, fate.stage, if failed { 0 } else { fate.reason }, source)).or_default() += counts;
+            }
+            spelled += u64::from(row.flags & SPELLS_SPECIAL == SPELLS_SPECIAL);
+        }
+        let rows = |counts: &[Counts]| -> Vec<ReadRow> {
+            sources.iter().zip(counts).map(|(source, counts)| ReadRow { source: source.to_string(), counts: *counts }).collect()
+        };
+        let (mut rejected, mut failed) = (Vec::new(), Vec::new());
+        for ((is_failed, stage, reason, source), counts) in lost {
+            let words = &self.stages[stage as usize];
+            let mut row = LossRow {
+                source: sources[source].to_string(),
+                stage: words.label.clone(),
+                reason: "failed".to_string(),
+                class: None,
+                counts,
+            };
+            if is_failed {
+                failed.push(row);
+            } else {
+                let reason = &words.reasons[reason as usize];
+                row.reason = reason.name.to_string();
+                row.class = Some(reason.class);
+                rejected.push(row);
+            }
+        }
+        let mut quarantined: BTreeMap<(usize, String), (u64, u64)> = BTreeMap::new();
+        let (mut records, mut left_out) = (0, 0);
+        let mut truncated_files = Vec::new();
+        let mut notes = Vec::new();
+        let mut counted: BTreeMap<(u16, u16), u64> = BTreeMap::new();
+        for task in &corpus.tasks {
+            records += task.info.records.values().sum::<u64>();
+            left_out += task.info.left_out.values().sum::<u64>();
+            for (file, reasons) in &task.info.quarantined {
+                let source = source_of[self.inputs.files[*file as usize].input as usize];
+                for (reason, (records, bytes)) in reasons {
+                    let sum = quarantined.entry((source, reason.clone())).or_default();
+                    sum.0 += records;
+                    sum.1 += bytes;
+                }
+            }
+            for (file, problem) in &task.info.truncated {
+                let file = self.inputs.files[*file as usize].found.name.clone();
+                truncated_files.push(TruncatedFile { file, problem: problem.clone() });
+            }
+            for (stage, stage_notes) in &task.info.notes {
+                for (note, count) in stage_notes {
+                    *counted.entry((*stage, *note)).or_default() += count;
+                }
+            }
+        }
+        for (source, (records, bytes)) in repeated_ids {
+            quarantined.insert((source, "duplicate_id".to_string()), (records, bytes));
+        }
+        if spelled > 0 {
+            notes.push(NoteRow { stage: "tokenize".into(), note: "documents_that_spell_a_special_token".into(), count: spelled });
+        }
+        for (at, stage) in self.plan.stages.iter().enumerate() {
+            if let StageRef::Document(kind) = stage.kind {
+                for (note, name) in stages::TABLE[kind].notes.iter().enumerate() {
+                    if let Some(count) = counted.get(&(at as u16 + 1, note as u16)) {
+                        notes.push(NoteRow { stage: stage.label.clone(), note: name.to_string(), count: *count });
+                    }
+                }
+            }
+            for (note, count) in self.notes.get(&stage.label).into_iter().flatten() {
+                notes.push(NoteRow { stage: stage.label.clone(), note: note.clone(), count: *count });
+            }
+        }
+        let emitted = self.sums.emitted;
+        let read_tokens: u64 = read.iter().map(|counts| counts.tokens).sum();
+        let histogram = &self.sums.histogram;
+        let below = self.estimator.as_ref().map(|_| {
+            let tokens = histogram.iter().enumerate().filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0).map(|(_, n)| n).sum();
+            (LOW_USEFULNESS, tokens)
+        });
+        let usefulness = self.estimator.as_ref().map(|(kind, fitted)| {
+            // Whole bytes are summed, so the sum is exact until the one division.
+            let sum_255: u64 = histogram.iter().enumerate().map(|(byte, n)| byte as u64 * n).sum();
+            let sum = sum_255 as f64 / 255.0;
+            let u_ref = fitted.get("u_ref").and_then(Value::as_f64).filter(|u_ref| *u_ref > 0.0);
+            Usefulness {
+                estimator: kind.spec.name.to_string(),
+                calibration: fitted.get("calibration").and_then(Value::as_str).unwrap_or("uncalibrated").to_string(),
+                histogram: histogram.clone(),
+                sum,
+                u_ref,
+                data_goodput: u_ref.filter(|_| emitted.positions > 0).map(|u_ref| sum / u_ref / emitted.positions as f64),
+                by_source: sources
+                    .iter()
+                    .map(|source| {
+                        self.sums.by_source.get(*source).cloned().unwrap_or(SourceUsefulness {
+                            source: source.to_string(),
+                            tokens: 0,
+                            sum_255: 0,
+                        })
+                    })
+                    .collect(),
+            }
+        });
+        let mut audit = Audit {
+            version: 1,
+            pipeline: self.plan.name.clone(),
+            pipeline_hash: self.plan.hash.clone(),
+            records_in_files: records,
+            records_left_out: left_out,
+            sample_share: self.sample_share,
+            read: rows(&read),
+            kept: rows(&kept),
+            low_value: LowValue::of(&rejected, read_tokens, below),
+            rejected,
+            failed,
+            edited: Vec::new(),
+            quarantined: quarantined
+                .into_iter()
+                .map(|((source, reason), (records, bytes))| QuarantineRow {
+                    source: sources[source].to_string(),
+                    reason,
+                    records,
+                    bytes,
+                })
+                .collect(),
+            truncated_files,
+            notes,
+            emitted,
+            usefulness,
+            tokenizer: TokenizerEntry {
+                name: self.tokenizer.name.clone(),
+                fingerprint: self.tokenizer.fingerprint.clone(),
+                counts: "exact".to_string(),
+            },
+            identities: Vec::new(),
+        };
+        audit.identities = Identity::of(&audit);
+        audit
+    }
+
+    /// Writes `pipeline.yaml`, `audit.json` and, last of all, `manifest.json`.
+    pub fn write(self, out: &Path, mut files: Vec<FileEntry>) -> Result<(Audit, Manifest), EngineError> {
+        let audit = self.audit();
+        if let Some(broken) = audit.identities.iter().find(|identity| !identity.holds) {
+            return Err(EngineError::Failed(format!(
+                "the ledger does not close, which is a bug: {}: {} against {}",
+                broken.name, broken.left, broken.right
+            )));
+        }
+        let audit_text = serde_json::to_string_pretty(&audit).map_err(std::io::Error::other)? + "\n";
+        for (name, text) in [("pipeline.yaml", &self.plan.filled), ("audit.json", &audit_text)] {
+            write_whole(&out.join(name), text.as_bytes())?;
+            let checksum = format!("{:032x}", crate::algo::hash::content(text.as_bytes()));
+            files.push(FileEntry { path: name.to_string(), bytes: text.len() as u64, rows: 0, tokens: 0, checksum });
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut records: BTreeMap<u32, u64> = BTreeMap::new();
+        for task in &self.decisions.corpus().tasks {
+            for (file, count) in &task.info.records {
+                *records.entry(*file).or_default() += count;
+            }
+        }
+        let inputs = self
+            .inputs
+            .files
+            .iter()
+            .zip(self.checksums)
+            .enumerate()
+            .map(|(number, (file, checksum))| InputEntry {
+                source: self.inputs.inputs[file.input as usize].source.clone(),
+                name: file.found.name.clone(),
+                bytes: file.found.bytes,
+                checksum: checksum.clone(),
+                records: records.get(&(number as u32)).copied().unwrap_or(0),
+            })
+            .collect();
+        let file_name = self.plan.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().to_string());
+        let manifest = Manifest {
+            version: 1,
+            tool: self.tool.to_string(),
+            pipeline: self.plan.name.clone(),
+            pipeline_hash: self.plan.hash.clone(),
+            seed: self.plan.seed,
+            sample_share: self.sample_share,
+            tokenizer: self.tokenizer,
+            inputs,
+            files,
+            totals: Totals {
+                read: Audit::total(&audit.read),
+                kept: Audit::total(&audit.kept),
+                rows: audit.emitted.rows,
+                positions: audit.emitted.positions,
+            },
+            order: OrderEntry {
+                strategy: self.plan.order.name.clone(),
+                parameters: options_json(&self.plan.order.options),
+                kendall_tau_b: self.order.kendall_tau_b.clone(),
+                lr_hint: self.lr_hint.to_string(),
+            },
+            pack: PackEntry {
+                method: self.plan.pack.name.clone(),
+                parameters: options_json(&self.plan.pack.options),
+            },
+            estimator: self.estimator.map(|(kind, fitted)| EstimatorEntry {
+                name: kind.spec.name.to_string(),
+                version: kind.version,
+                fitted,
+            }),
+            control_command: format!(
+                "goodput run {file_name} --set 'order={{strategy: shuffle}}' --out CONTROL_FOLDER --work WORK_FOLDER_KEPT_WITH_KEEP_WORK"
+            ),
+            checksum: String::new(),
+        };
+        let (manifest, text) = manifest.sealed();
+        write_whole(&out.join("manifest.json"), text.as_bytes())?;
+        Ok((audit, manifest))
+    }
+}

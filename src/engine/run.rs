@@ -1,0 +1,646 @@
+//! One run, phase by phase.
+
+use super::arrange::arrange;
+use super::corpus::Corpus;
+use super::decide::{Decisions, KeyValues, StageNotes};
+use super::emit::{Emit, SpecialIds, StageWords};
+use super::finish::{self, Finish};
+use super::inputs::{Inputs, default_task_bytes};
+use super::prepare::{Prepare, Step};
+use super::progress::{Progress, Unit};
+use super::scores::{ScorePhase, Scores, TokenView, Wanted};
+use super::work::{Lock, write_whole};
+use super::{EngineError, Stop};
+use crate::algo::hash;
+use crate::algo::minhash::MinHasher;
+use crate::audit::Audit;
+use crate::pack::Frame;
+use crate::plan::{self, Place, Plan, Problems, Rejects, StageRef, TokenizerSource as Named};
+use crate::record::{OptionError, Options, Value};
+use crate::score;
+use crate::shard::{Manifest, ShardShape, TokenizerManifest, UsefulnessType};
+use crate::spill::{IoContext, Spill};
+use crate::stages;
+use crate::tokenizer::{Tokenizer, TokenizerSource};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// How to run, apart from what the pipeline says. None of it changes a byte of the result but `sample`.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Anonymous memory that may be used.
+    pub memory_bytes: u64,
+    /// Share of the documents to read, drawn by keyed hash of the id.
+    pub sample_share: Option<f64>,
+    /// Redo everything, ignoring earlier work.
+    pub fresh: bool,
+    /// Replace another pipeline's output folder.
+    pub replace: bool,
+    /// The folder of intermediate files; `work` in the output folder when absent.
+    pub work: Option<PathBuf>,
+    /// Keep intermediate files, for other orders and control arms.
+    pub keep_work: bool,
+    /// Bytes of input that a task takes; by the size of the input when absent.
+    pub task_bytes: Option<u64>,
+}
+
+/// What one phase cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTime {
+    /// Name of the phase.
+    pub phase: String,
+    /// Seconds on the clock.
+    pub wall_seconds: f64,
+    /// Seconds of all cores.
+    pub core_seconds: f64,
+}
+
+/// `run.json`: what differs between equal runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Program and version.
+    pub tool: String,
+    /// The pipeline file, as an absolute path: `inspect` finds the tokenizer by it.
+    pub pipeline_path: String,
+    /// Worker threads.
+    pub threads: usize,
+    /// The memory budget.
+    pub memory_bytes: u64,
+    /// Operating system and processor architecture.
+    pub machine: String,
+    /// Costs by phase.
+    pub phases: Vec<PhaseTime>,
+    /// Seconds on the clock in all.
+    pub wall_seconds: f64,
+    /// Seconds of all cores in all.
+    pub core_seconds: f64,
+    /// Largest anonymous memory seen, in bytes, where the system tells.
+    pub peak_anonymous_bytes: Option<u64>,
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The output folder.
+    pub out: PathBuf,
+    /// The ledger.
+    pub audit: Audit,
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Times; `None` where the folder was complete already.
+    pub record: Option<RunRecord>,
+}
+
+/// CPU seconds of this process so far, where the system tells.
+fn core_seconds() -> f64 {
+    // Fields 14 and 15 after the name in parentheses: user and system time in ticks of 10 ms.
+    let read = || -> Option<f64> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        Some((fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?) / 100.0)
+    };
+    read().unwrap_or(0.0)
+}
+
+/// Peak of anonymous memory, sampled at the ends of phases; `VmHWM` would count mapped files.
+fn anonymous_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
+}
+
+struct Clock {
+    began: (Instant, f64),
+    phase: (Instant, f64),
+    phases: Vec<PhaseTime>,
+    peak: Option<u64>,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        let now = (Instant::now(), core_seconds());
+        Clock { began: now, phase: now, phases: Vec::new(), peak: None }
+    }
+    fn end(&mut self, phase: &str) {
+        let now = (Instant::now(), core_seconds());
+        self.phases.push(PhaseTime {
+            phase: phase.to_string(),
+            wall_seconds: (now.0 - self.phase.0).as_secs_f64(),
+            core_seconds: now.1 - self.phase.1,
+        });
+        self.phase = now;
+        self.peak = self.peak.max(anonymous_bytes());
+    }
+}
+
+/// A hash of everything that shapes something.
+fn key(parts: &serde_json::Value) -> String {
+    format!("{:032x}", hash::content(parts.to_string().as_bytes()))
+}
+
+/// Options as JSON, for the manifest and for keys.
+pub(super) fn options_json(options: &Options) -> serde_json::Value {
+    let value = |value: &Value| match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Integer(v) => json!(v),
+        Value::Number(v) => json!(v),
+        Value::Bool(v) => json!(v),
+        Value::Text(v) => json!(v),
+        Value::List(v) => json!(v),
+        Value::Variant(v) => json!({ &v.name: options_json(&v.options) }),
+    };
+    options.iter().map(|(name, v)| (name.to_string(), value(v))).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Everything that can be known before data are read.
+pub struct Prepared {
+    /// Files.
+    pub inputs: Inputs,
+    /// The tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Begin and end token, text and id.
+    pub frame_tokens: [Option<(String, u32)>; 2],
+}
+
+/// Finds the files and loads the tokenizer: every problem at once.
+///
+/// # Errors
+/// Problems of the request, none of the data.
+pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineError> {
+    let mut problems = Vec::new();
+    let inputs = match Inputs::find(plan) {
+        Ok(inputs) => Some(inputs),
+        Err(EngineError::Problems(Problems(found))) => {
+            problems.extend(found);
+            None
+        }
+        Err(other) => return Err(other),
+    };
+    let source = match &plan.tokenizer.source {
+        Named::File { resolved, .. } => TokenizerSource::File(resolved.clone()),
+        Named::Builtin(name) => TokenizerSource::Builtin(name.clone()),
+    };
+    let tokenizer = match Tokenizer::load(&source, cache) {
+        Ok(tokenizer) => Some(tokenizer),
+        Err(error) => {
+            problems.push(plan.problem(plan.tokenizer.place, format!("tokenizer: {error}")));
+            None
+        }
+    };
+    let mut frame_tokens = [None, None];
+    if let Some(tokenizer) = &tokenizer {
+        let named = [
+            ("begin_token", &plan.tokenizer.begin_token, plan.tokenizer.begin_place),
+            ("end_token", &plan.tokenizer.end_token, plan.tokenizer.end_place),
+        ];
+        for (slot, (option, token, place)) in frame_tokens.iter_mut().zip(named) {
+            if let Some(token) = token {
+                match tokenizer.token_id(token) {
+                    Some(id) => *slot = Some((token.clone(), id)),
+                    None => {
+                        let near = tokenizer.nearest_tokens(token, 3);
+                        problems.push(plan.problem(
+                            place,
+                            format!(
+                                "'{option}' must be a token of '{}', got '{token}'; near it are: {}",
+                                tokenizer.name(),
+                                near.join(", ")
+                            ),
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    for stage in &plan.stages {
+        if let StageRef::Score { .. } = stage.kind
+            && let Some(globs) = reference_globs(&stage.options)
+        {
+            let place = Place { line: stage.line, column: stage.column };
+            match Inputs::reference(plan, globs, |message| plan.problem(place, message)) {
+                Ok(_) => {}
+                Err(EngineError::Problems(Problems(found))) => problems.extend(found),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+    match (inputs, tokenizer) {
+        (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared { inputs, tokenizer, frame_tokens }),
+        _ => Err(EngineError::Problems(Problems(problems))),
+    }
+}
+
+/// The globs of `reference`, where the estimator has that option and it names files.
+fn reference_globs(options: &Options) -> Option<&[String]> {
+    let (_, value) = options.iter().find(|(name, _)| *name == "reference")?;
+    match value {
+        Value::List(globs) if globs.as_slice() != ["self"] => Some(globs),
+        _ => None,
+    }
+}
+
+fn option_error(plan: &Plan, line: u32, column: u32, error: OptionError) -> EngineError {
+    let message = format!("'{}' must be {}, got {}", error.option, error.must_be, error.found);
+    EngineError::Problems(Problems(vec![plan.problem(Place { line, column }, message)]))
+}
+
+/// Refuses an output folder that is not this pipeline's. `Some` where it is complete already.
+fn claim(out: &Path, plan: &Plan, options: &RunOptions) -> Result<Option<Manifest>, EngineError> {
+    let manifest_path = out.join("manifest.json");
+    let owner_path = out.join("work").join("owner");
+    let owner = format!("{} {}", plan.hash, options.sample_share.map_or(String::new(), |share| share.to_string()));
+    let mine = match std::fs::read_to_string(&manifest_path) {
+        Ok(text) => match Manifest::parse(&text) {
+            Ok(manifest) => {
+                let same = manifest.pipeline_hash == plan.hash && manifest.sample_share == options.sample_share;
+                if same && !options.fresh {
+                    return Ok(Some(manifest));
+                }
+                same
+            }
+            Err(_) => false,
+        },
+        Err(_) => {
+            let empty = !out.exists() || std::fs::read_dir(out).context("list", out)?.next().is_none();
+            empty || std::fs::read_to_string(&owner_path).is_ok_and(|found| found == owner)
+        }
+    };
+    if !mine && !options.replace {
+        return Err(EngineError::Request(format!(
+            "{} holds something else than the output of this pipeline; name another folder with --out, \
+             or give --replace to delete what is there",
+            out.display()
+        )));
+    }
+    if !mine || options.fresh {
+        let work = out.join("work");
+        if work.exists() && Lock::take(&work)?.is_none() {
+            return Err(in_use(&work));
+        }
+        // Only what a run of ours writes is deleted, even with --replace.
+        for name in finish::OUTPUT_NAMES.iter().chain(&["work"]) {
+            remove(&out.join(name))?;
+        }
+        if std::fs::read_dir(out).is_ok_and(|mut left| left.next().is_some()) && !mine {
+            return Err(EngineError::Request(format!(
+                "{} holds files that no run of goodput writes; they are left alone. Empty it, or name another folder with --out",
+                out.display()
+            )));
+        }
+    }
+    std::fs::create_dir_all(out.join("work")).context("create", out)?;
+    write_whole(&owner_path, owner.as_bytes())?;
+    Ok(None)
+}
+
+fn remove(path: &Path) -> Result<(), EngineError> {
+    let gone = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    match gone {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("remove", path).map_err(Into::into),
+        _ => Ok(()),
+    }
+}
+
+fn in_use(work: &Path) -> EngineError {
+    EngineError::Request(format!(
+        "{} is in use by another run; wait until it ends, or name another folder with --out or --work",
+        work.display()
+    ))
+}
+
+/// Runs a plan, or finds that it has been run.
+///
+/// # Errors
+/// See [`EngineError`]. What was finished before an error is kept, and the next run goes on from there.
+pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -> Result<Outcome, EngineError> {
+    let mut clock = Clock::start();
+    let out = plan.output.path.clone();
+    let prepared = prepare(plan, None)?;
+    if let Some(manifest) = claim(&out, plan, options)? {
+        let audit = finish::read_audit(&out)?;
+        return Ok(Outcome { out, audit, manifest, record: None });
+    }
+    let work = options.work.clone().unwrap_or_else(|| out.join("work"));
+    std::fs::create_dir_all(&work).context("create", &work)?;
+    let Some(lock) = Lock::take(&work)? else {
+        return Err(in_use(&work));
+    };
+    let Prepared { inputs, tokenizer, frame_tokens } = prepared;
+    if let Some(reason) = tokenizer.slow_because() {
+        progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
+    }
+    progress.begin("checksum", inputs.bytes(), Unit::Bytes);
+    let checksums = inputs.checksums(&|bytes| progress.advance(bytes))?;
+    progress.end();
+    clock.end("checksum");
+
+    // The chain: an entry for the tokenizer first, then the stages as the file has them.
+    let sources: Vec<String> = inputs.inputs.iter().map(|input| input.source.clone()).collect();
+    let mut chain = vec![Step::Later];
+    let mut words = vec![StageWords { label: "tokenize".to_string(), reasons: &[], rule: String::new() }];
+    let mut described = Vec::new();
+    for stage in &plan.stages {
+        let keep = |label: &str, keep: &str| format!("{label} keep {keep}");
+        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) = match stage.kind {
+            StageRef::Document(at) => {
+                let kind = stages::TABLE[at];
+                let built = (kind.build)(&stage.options)
+                    .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
+                (Step::Judge(built), kind.reasons, String::new())
+            }
+            StageRef::ExactDedupe => (
+                Step::Exact { normalise: stage.options.flag("normalise") },
+                plan::global::EXACT_DEDUPE_REASONS,
+                keep(&stage.label, "first"),
+            ),
+            StageRef::NearDedupe => {
+                let of = |name: &str| stage.options.integer(name) as usize;
+                (
+                    Step::Near {
+                        hasher: MinHasher::new(plan.seed, of("bands"), of("rows")),
+                        shingle_words: of("shingle_words"),
+                    },
+                    plan::global::NEAR_DEDUPE_REASONS,
+                    keep(&stage.label, stage.options.text("keep")),
+                )
+            }
+            StageRef::Score { .. } => (Step::Later, &[], String::new()),
+            StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
+        };
+        described.push(json!([stage.label, format!("{:?}", stage.kind), options_json(&stage.options)]));
+        chain.push(step);
+        words.push(StageWords { label: stage.label.clone(), reasons, rule });
+    }
+
+    let keep_text = plan.output.rejects == Rejects::Text;
+    let task_bytes = options.task_bytes.unwrap_or_else(|| default_task_bytes(inputs.bytes()));
+    let seen: Vec<_> = inputs.files.iter().zip(&checksums).map(|(file, sum)| (file.input, &file.found.name, sum)).collect();
+    let specs: Vec<_> = inputs.inputs.iter().map(|input| (&input.source, format!("{:?} {:?}", input.spec, input.on_error))).collect();
+    let prepare_stages: Vec<_> = described
+        .iter()
+        .zip(&plan.stages)
+        .filter(|(_, stage)| !matches!(stage.kind, StageRef::Score { .. } | StageRef::Select))
+        .map(|(description, _)| description)
+        .collect();
+    // Places in the chain are written with the verdicts, so the whole chain's labels are part of it.
+    let labels: Vec<&str> = words.iter().map(|stage| stage.label.as_str()).collect();
+    let tool = format!("goodput {}", env!("CARGO_PKG_VERSION"));
+    let base_key = json!([tool, tokenizer.fingerprint(), tokenizer.engine()]);
+    let prepare_key = key(&json!([
+        base_key, plan.seed, seen, specs, prepare_stages, labels, options.sample_share, keep_text, task_bytes
+    ]));
+
+    let tasks = inputs.tasks(task_bytes)?;
+    let phase = Prepare {
+        inputs: &inputs,
+        tokenizer: &tokenizer,
+        chain: &chain,
+        sample_below: options.sample_share.map(|share| (share * u64::MAX as f64) as u64),
+        seed: plan.seed,
+        keep_text,
+    };
+    progress.begin("prepare", inputs.bytes(), Unit::Bytes);
+    let corpus = Corpus::new(phase.run(&tasks, &work.join(format!("prepare-{prepare_key}")), progress, stop)?, &inputs);
+    progress.end();
+    clock.end("prepare");
+
+    let spill = Spill::new(&work.join("spill"), (options.memory_bytes / 4) as usize);
+    let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
+    let reference_corpus = reference(plan, &tokenizer, &base_key, &work, task_bytes, progress, stop)?;
+    let mut decisions = Decisions::new(&corpus, ids_are_given, spill.clone())?;
+    let mut scores: Option<(Scores<'_>, u16)> = None;
+    let mut estimator = None;
+    let mut notes = StageNotes::new();
+    let (mut exact, mut near) = (0, 0);
+    for (at, stage) in plan.stages.iter().enumerate() {
+        stop.check()?;
+        let number = at as u16 + 1;
+        let phase = match stage.kind {
+            StageRef::Document(_) => continue,
+            StageRef::ExactDedupe => {
+                decisions.exact_dedupe(number, exact)?;
+                exact += 1;
+                "exact_dedupe"
+            }
+            StageRef::NearDedupe => {
+                progress.begin("near_dedupe", corpus.len(), Unit::Documents);
+                let earlier = scores.as_ref().map(|(scores, _)| scores);
+                let (report, short) =
+                    decisions.near_dedupe(number, near, &stage.options, earlier, &sources, stop)?;
+                progress.end();
+                near += 1;
+                let counts = [
+                    ("compared_as_a_whole_too_short_to_shingle", short),
+                    ("candidate_buckets", report.buckets),
+                    ("pairs_verified", report.pairs_verified),
+                    ("skipped_full_bucket", report.skipped_full_bucket),
+                ];
+                notes.insert(stage.label.clone(), counts.iter().map(|(name, n)| (name.to_string(), *n)).collect());
+                "near_dedupe"
+            }
+            StageRef::Score { estimator: at } => {
+                let kind = score::TABLE[at];
+                let fit = (kind.build)(&stage.options)
+                    .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
+                let reference_key = reference_corpus.as_ref().map(|(_, key)| key);
+                let wanted = Wanted {
+                    usefulness_f32: plan.output.usefulness == plan::UsefulnessType::F32,
+                    excess_nats: plan.output.excess_nats,
+                };
+                let score_key = key(&json!([
+                    prepare_key, described[..=at_in_chain(plan, stage)], reference_key, kind.version, kind.spec.name,
+                    wanted.usefulness_f32, wanted.excess_nats
+                ]));
+                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0);
+                let reference = reference_corpus.as_ref().map(|(corpus, _)| TokenView::reference(corpus, plan.seed));
+                let phase = ScorePhase {
+                    kind,
+                    fit: fit.as_ref(),
+                    view: &view,
+                    reference: reference.as_ref(),
+                    vocabulary_size: tokenizer.vocabulary_size(),
+                    memory_bytes: options.memory_bytes / 2,
+                    wanted,
+                };
+                let found = phase.run(&work.join(format!("score-{score_key}")), progress, stop, &mut |name| clock.end(name))?;
+                estimator = Some((kind, found.fitted.clone()));
+                scores = Some((found, number));
+                "score"
+            }
+            StageRef::Select => {
+                let keys = KeyValues {
+                    corpus: &corpus,
+                    scores: scores.as_ref().map(|(scores, _)| scores),
+                    fields: &plan.fields,
+                    seed: plan.seed,
+                };
+                let reaching = |number: &u64| decisions.reaches(*number, at as u16 + 1);
+                keys.check(stage.options.text("by"), &mut (0..corpus.len()).filter(reaching))?;
+                decisions.select(number, &stage.options, &keys)?;
+                "select"
+            }
+        };
+        clock.end(phase);
+    }
+
+    stop.check()?;
+    progress.begin("arrange", 0, Unit::Documents);
+    let strategy = crate::order::build(&plan.order).map_err(|error| option_error(plan, 0, 0, error))?;
+    let packer = crate::pack::build(&plan.pack).map_err(|error| option_error(plan, 0, 0, error))?;
+    let keys = KeyValues {
+        corpus: &corpus,
+        scores: scores.as_ref().map(|(scores, _)| scores),
+        fields: &plan.fields,
+        seed: plan.seed,
+    };
+    let frame = Frame {
+        begin_tokens: u32::from(frame_tokens[0].is_some()),
+        end_tokens: u32::from(frame_tokens[1].is_some()),
+        shard_tokens: plan.output.shard_tokens,
+    };
+    let layout = arrange(&decisions, &keys, strategy.as_ref(), packer.as_ref(), frame, &spill, &work.join("layout"))?;
+    progress.end();
+    clock.end("arrange");
+
+    let [begin, end] = &frame_tokens;
+    let ids = SpecialIds {
+        begin: begin.as_ref().map(|(_, id)| *id),
+        end: end.as_ref().map(|(_, id)| *id),
+        padding: end.as_ref().map_or(0, |(_, id)| *id),
+    };
+    let tokenizer_manifest = TokenizerManifest {
+        name: tokenizer.name(),
+        fingerprint: tokenizer.fingerprint(),
+        engine: tokenizer.engine().to_string(),
+        vocabulary_size: tokenizer.vocabulary_size(),
+        highest_id: tokenizer.highest_id(),
+        begin_token: begin.clone(),
+        end_token: end.clone(),
+        padding_id: ids.padding,
+    };
+    let packed = packer.row_positions().is_some();
+    let shape = ShardShape {
+        packed,
+        usefulness: scores.as_ref().map(|_| match plan.output.usefulness {
+            plan::UsefulnessType::U8 => UsefulnessType::U8,
+            plan::UsefulnessType::F32 => UsefulnessType::F32,
+        }),
+        excess_nats: scores.is_some() && plan.output.excess_nats,
+        fields: if packed { Vec::new() } else { plan.fields.clone() },
+    };
+    let emit = Emit {
+        corpus: &corpus,
+        decisions: &decisions,
+        scores: scores.as_ref().map(|(scores, stage)| (scores, *stage)),
+        metadata: finish::shard_metadata(plan, &tokenizer_manifest, estimator.as_ref(), &shape),
+        shape,
+        ids,
+        stages: &words,
+        fields: &plan.fields,
+        out: &out,
+        stop,
+        progress,
+    };
+    progress.begin("emit", layout.rows.values().len() as u64, Unit::Rows);
+    let (mut files, sums) = emit.shards(&layout)?;
+    progress.end();
+    clock.end("emit");
+    progress.begin("rejects and evidence", 0, Unit::Rows);
+    files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
+    files.extend(emit.duplicates()?);
+    files.push(emit.quarantine(&spill)?);
+    progress.end();
+    clock.end("rejects and evidence");
+
+    let finish = Finish {
+        plan,
+        inputs: &inputs,
+        checksums: &checksums,
+        decisions: &decisions,
+        stages: &words,
+        notes,
+        sums,
+        tokenizer: tokenizer_manifest,
+        estimator,
+        order: &layout,
+        lr_hint: strategy.lr_hint(),
+        sample_share: options.sample_share,
+        tool: &tool,
+    };
+    let (audit, manifest) = finish.write(&out, files)?;
+    clock.end("ledger");
+    let record = RunRecord {
+        tool,
+        pipeline_path: std::path::absolute(&plan.path).unwrap_or_else(|_| plan.path.clone()).display().to_string(),
+        threads: rayon::current_num_threads(),
+        memory_bytes: options.memory_bytes,
+        machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        wall_seconds: clock.began.0.elapsed().as_secs_f64(),
+        core_seconds: core_seconds() - clock.began.1,
+        peak_anonymous_bytes: clock.peak,
+        phases: clock.phases,
+    };
+    let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::other)? + "\n";
+    write_whole(&out.join("run.json"), text.as_bytes())?;
+    drop(layout);
+    drop(decisions);
+    drop(lock);
+    if !options.keep_work {
+        if options.work.is_none() {
+            remove(&work)?;
+        } else {
+            // A folder that the user named may hold other things of theirs.
+            for entry in std::fs::read_dir(&work).context("list", &work)?.flatten() {
+                let name = entry.file_name().to_string_lossy().to_string();
+                let ours = ["prepare-", "reference-", "score-"].iter().any(|start| name.starts_with(start))
+                    || ["spill", "layout", "lock"].contains(&name.as_str());
+                if ours {
+                    remove(&entry.path())?;
+                }
+            }
+            remove(&out.join("work"))?;
+        }
+    }
+    Ok(Outcome { out, audit, manifest, record: Some(record) })
+}
+
+fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {
+    plan.stages.iter().position(|other| other.label == stage.label).expect("labels are unique")
+}
+
+/// The reference, tokenized, and its key; `None` where the pipeline names none.
+fn reference(
+    plan: &Plan,
+    tokenizer: &Tokenizer,
+    base_key: &serde_json::Value,
+    work: &Path,
+    task_bytes: u64,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<Option<(Corpus, String)>, EngineError> {
+    for stage in &plan.stages {
+        let StageRef::Score { .. } = stage.kind else { continue };
+        let Some(globs) = reference_globs(&stage.options) else { continue };
+        let place = Place { line: stage.line, column: stage.column };
+        let inputs = Inputs::reference(plan, globs, |message| plan.problem(place, message))?;
+        let checksums = inputs.checksums(&|_| {})?;
+        let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
+        let reference_key = key(&json!([base_key, names, checksums, plan.seed, task_bytes]));
+        let chain = [Step::Later];
+        let phase =
+            Prepare { inputs: &inputs, tokenizer, chain: &chain, sample_below: None, seed: plan.seed, keep_text: false };
+        progress.begin("reference", inputs.bytes(), Unit::Bytes);
+        let tasks = phase.run(&inputs.tasks(task_bytes)?, &work.join(format!("reference-{reference_key}")), progress, stop)?;
+        progress.end();
+        let bad: u64 = tasks.iter().flat_map(|task| task.info.quarantined.values()).flat_map(|reasons| reasons.values()).map(|(records, _)| records).sum();
+        if bad > 0 {
+            progress.warn(&format!("{bad} records of the reference could not be read and are not used; look at its files"));
+        }
+        let corpus = Corpus::new(tasks, &inputs);
+        // The cut of the tasks does not belong into the key of the scores.
+        return Ok(Some((corpus, key(&json!([base_key, names, checksums, plan.seed])))));
+    }
+    Ok(None)
+}
