@@ -17,7 +17,11 @@ pub struct Counts {
 impl Counts {
     /// The counts of one document.
     pub fn one(bytes: u64, tokens: u64) -> Self {
-        Counts { documents: 1, bytes, tokens }
+        Counts {
+            documents: 1,
+            bytes,
+            tokens,
+        }
     }
 }
 

@@ -121,7 +121,11 @@ pub struct OptionError {
 impl OptionError {
     /// An error about `option`.
     pub fn new(option: &'static str, must_be: impl Into<String>, found: impl ToString) -> Self {
-        OptionError { option, must_be: must_be.into(), found: found.to_string() }
+        OptionError {
+            option,
+            must_be: must_be.into(),
+            found: found.to_string(),
+        }
     }
 }
 
@@ -132,7 +136,9 @@ impl Options {
     }
     /// All values by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.values.iter().map(|(name, value)| (name.as_str(), value))
+        self.values
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
     }
     /// The value of an option.
     ///
@@ -146,7 +152,8 @@ impl Options {
     }
     /// A whole number.
     pub fn integer(&self, name: &str) -> u64 {
-        self.integer_if_given(name).unwrap_or_else(|| wrong(name, "an integer"))
+        self.integer_if_given(name)
+            .unwrap_or_else(|| wrong(name, "an integer"))
     }
     /// A whole number, or `None` where the option is null.
     pub fn integer_if_given(&self, name: &str) -> Option<u64> {
@@ -158,7 +165,8 @@ impl Options {
     }
     /// A number.
     pub fn number(&self, name: &str) -> f64 {
-        self.number_if_given(name).unwrap_or_else(|| wrong(name, "a number"))
+        self.number_if_given(name)
+            .unwrap_or_else(|| wrong(name, "a number"))
     }
     /// A number, or `None` where the option is null.
     pub fn number_if_given(&self, name: &str) -> Option<f64> {
@@ -178,7 +186,8 @@ impl Options {
     }
     /// A text, a choice, a sort key or a path.
     pub fn text(&self, name: &str) -> &str {
-        self.text_if_given(name).unwrap_or_else(|| wrong(name, "a text"))
+        self.text_if_given(name)
+            .unwrap_or_else(|| wrong(name, "a text"))
     }
     /// A text, or `None` where the option is null.
     pub fn text_if_given(&self, name: &str) -> Option<&str> {

@@ -45,14 +45,26 @@ pub struct Reason {
 impl Reason {
     /// A reason of class `low_value`.
     pub const fn low_value(name: &'static str, doc: &'static str) -> Self {
-        Reason { name, class: Class::LowValue, doc }
+        Reason {
+            name,
+            class: Class::LowValue,
+            doc,
+        }
     }
     /// A reason of class `policy`.
     pub const fn policy(name: &'static str, doc: &'static str) -> Self {
-        Reason { name, class: Class::Policy, doc }
+        Reason {
+            name,
+            class: Class::Policy,
+            doc,
+        }
     }
     /// A reason of class `duplicate`.
     pub const fn duplicate(name: &'static str, doc: &'static str) -> Self {
-        Reason { name, class: Class::Duplicate, doc }
+        Reason {
+            name,
+            class: Class::Duplicate,
+            doc,
+        }
     }
 }

@@ -86,7 +86,11 @@ pub trait Estimator: Send + Sync {
     ///
     /// # Errors
     /// On a score that is not finite, with what happened.
-    fn score(&self, document: &TokenDocument<'_>, out: &mut TokenScores) -> Result<DocumentScores, String>;
+    fn score(
+        &self,
+        document: &TokenDocument<'_>,
+        out: &mut TokenScores,
+    ) -> Result<DocumentScores, String>;
 
     /// What was fitted and its calibration, for the manifest and the shards' metadata:
     /// numbers and words only, no path, no time.

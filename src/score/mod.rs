@@ -5,7 +5,8 @@
 mod estimator;
 
 pub use estimator::{
-    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource,
+    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
+    TokenSource,
 };
 
 /// Every estimator, in the order in which we would explain them.

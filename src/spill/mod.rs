@@ -12,7 +12,10 @@ pub struct Spill {
 impl Spill {
     /// Sorts in `folder` (created when needed) with at most `memory_bytes` of anonymous memory each.
     pub fn new(folder: &Path, memory_bytes: usize) -> Self {
-        Spill { folder: folder.to_path_buf(), memory_bytes }
+        Spill {
+            folder: folder.to_path_buf(),
+            memory_bytes,
+        }
     }
     /// The folder of the runs.
     pub fn folder(&self) -> &Path {
