@@ -1,1 +1,568 @@
 //! Text to ids: loading, special tokens, fingerprint.
+//!
+//! A [`Tokenizer`] comes from a Hugging Face tokenizer.json or from a vocabulary compiled into
+//! the program ([`BUILTINS`]). It gives the ids of a document's text and nothing else: begin and
+//! end tokens are the packer's business, and a special token that a document spells is plain text.
+//!
+//! Two engines read tokenizer.json files. The fast one is used where a self-check at load finds
+//! its ids equal to the reference's; elsewhere the reference encodes ([`Tokenizer::slow_because`]
+//! says why). The two know different versions of Unicode: where the check finds single characters
+//! with different ids, documents that hold one go to the reference, so that the ids are the
+//! reference's throughout.
+
+mod characters;
+mod check;
+mod engine;
+mod file;
+mod vocabulary;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use aho_corasick::AhoCorasick;
+use thiserror::Error;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use characters::CharacterSet;
+use check::Verdict;
+use engine::Engine;
+use vocabulary::{Vocabulary, nearest, show};
+
+/// Where a tokenizer comes from, as a pipeline names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenizerSource {
+    /// A tokenizer.json, or one packed with zstd.
+    File(PathBuf),
+    /// One of [`BUILTINS`], by its name or the name its makers use.
+    Builtin(String),
+}
+
+/// A vocabulary compiled into the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Builtin {
+    /// The name in a pipeline, such as `o200k`.
+    pub name: &'static str,
+    /// The name its makers use, such as `o200k_base`; accepted too.
+    pub makers_name: &'static str,
+    /// One line on what it is.
+    pub about: &'static str,
+}
+
+/// The vocabularies compiled into the program.
+pub const BUILTINS: &[Builtin] = &[
+    Builtin {
+        name: "o200k",
+        makers_name: "o200k_base",
+        about: "GPT-4o and later, 200,019 ids; ids equal tiktoken's",
+    },
+    Builtin {
+        name: "o200k_harmony",
+        makers_name: "o200k_harmony",
+        about: "gpt-oss: o200k with its chat tokens, 201,088 ids; ids equal tiktoken's",
+    },
+    Builtin {
+        name: "cl100k",
+        makers_name: "cl100k_base",
+        about: "GPT-3.5 and GPT-4, 100,277 ids; ids equal tiktoken's",
+    },
+];
+
+/// Why a tokenizer cannot be loaded.
+#[derive(Debug, Error)]
+pub enum TokenizerError {
+    /// The file cannot be opened, read or unpacked.
+    #[error("{path}: cannot read the tokenizer")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A folder was named.
+    #[error("{path}: is a folder; name the tokenizer.json inside it")]
+    IsAFolder {
+        /// The folder.
+        path: String,
+    },
+    /// The file is larger than any tokenizer.
+    #[error("{path}: expected a tokenizer.json, found more than {max_bytes} bytes")]
+    TooLarge {
+        /// The file.
+        path: String,
+        /// The bound, in bytes after unpacking.
+        max_bytes: u64,
+    },
+    /// A SentencePiece model.
+    #[error(
+        "{path}: is a SentencePiece model; convert it once, in Python: \
+         transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER), \
+         and name NEW_FOLDER/tokenizer.json"
+    )]
+    SentencePieceModel {
+        /// The file.
+        path: String,
+    },
+    /// A tiktoken rank file, which lacks the splitting pattern.
+    #[error(
+        "{path}: is a tiktoken rank file, which lacks the splitting pattern; use 'builtin: o200k' \
+         or 'builtin: cl100k', or convert it once, in Python: \
+         transformers.integrations.tiktoken.convert_tiktoken_to_fast(ENCODING, FOLDER), \
+         and name FOLDER/tokenizer.json"
+    )]
+    TiktokenRanks {
+        /// The file.
+        path: String,
+    },
+    /// Something else.
+    #[error("{path}: expected a Hugging Face tokenizer.json, found {found}")]
+    NotATokenizerJson {
+        /// The file.
+        path: String,
+        /// What it holds.
+        found: String,
+    },
+    /// Encoding would be random.
+    #[error(
+        "{path}: 'model.dropout' must be null or 0 for ids that repeat, got {dropout}; \
+         set it to null in a copy of the file"
+    )]
+    Dropout {
+        /// The file.
+        path: String,
+        /// The value found.
+        dropout: f64,
+    },
+    /// No engine can use the file.
+    #[error("{path}: no engine can load this tokenizer.json ({reference}; {fast})")]
+    NoEngine {
+        /// The file.
+        path: String,
+        /// What the reference engine said, with its name.
+        reference: String,
+        /// What the fast engine said, with its name.
+        fast: String,
+    },
+    /// A builtin that does not exist.
+    #[error("no builtin tokenizer '{name}'; did you mean '{nearest}'? there are: {known}")]
+    UnknownBuiltin {
+        /// The name asked for.
+        name: String,
+        /// The name nearest to it.
+        nearest: String,
+        /// All names.
+        known: String,
+    },
+    /// A builtin whose tables do not load.
+    #[error("builtin tokenizer '{name}': {message}")]
+    Builtin {
+        /// The name asked for.
+        name: String,
+        /// What the library said.
+        message: String,
+    },
+}
+
+/// A loaded tokenizer. Cloning shares it; any number of threads may encode at once.
+#[derive(Clone)]
+pub struct Tokenizer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    exceptions: Option<Exceptions>,
+    name: String,
+    fingerprint: String,
+    /// The tokens of a tokenizer.json; a builtin's are inside its engine.
+    vocabulary: Option<Vocabulary>,
+    /// By ascending id.
+    special_tokens: Vec<(String, u32)>,
+    /// Finds the special tokens' spellings; `None` where there are none.
+    special_markers: Option<AhoCorasick>,
+    highest_id: u32,
+    slow_because: Option<String>,
+}
+
+/// Documents that the fast engine doesn't get.
+struct Exceptions {
+    characters: CharacterSet,
+    /// The tokenizer.json, for loading the reference when the first such document comes.
+    bytes: Vec<u8>,
+    reference: OnceLock<Result<Engine, String>>,
+}
+
+impl Exceptions {
+    fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), String> {
+        let reference = self
+            .reference
+            .get_or_init(|| Engine::reference(&self.bytes))
+            .as_ref();
+        match reference {
+            Ok(reference) => reference.encode_into(text, ids),
+            Err(error) => {
+                ids.clear();
+                Err(format!("{}: {error}", engine::REFERENCE))
+            }
+        }
+    }
+}
+
+impl Tokenizer {
+    /// Loads a tokenizer. `cache` is a folder where the self-check's verdict is kept (made where
+    /// missing); without one, the check runs on each load, 1 to 3 seconds for a large vocabulary.
+    /// A verdict that cannot be written or read only costs the check again.
+    ///
+    /// # Errors
+    ///
+    /// When the source is not a tokenizer that can be used; the message says what was found and
+    /// what to do.
+    pub fn load(source: &TokenizerSource, cache: Option<&Path>) -> Result<Self, TokenizerError> {
+        match source {
+            TokenizerSource::File(path) => load_file(path, cache),
+            TokenizerSource::Builtin(name) => load_builtin(name),
+        }
+    }
+
+    /// Puts the ids of `text` into `ids`, replacing what was there. Only the text's: no begin or
+    /// end tokens, no truncation, no padding; a special token spelled in `text` is plain text.
+    /// Added tokens that the file does not call special (white-space runs, `<think>` in some
+    /// files) are matched, as the reference does.
+    ///
+    /// Time grows in proportion to the text, up to a logarithm inside one very long word; the
+    /// stack does not grow. Reuse `ids`: nothing else is allocated per call once the engine's
+    /// buffers are warm (except in the slow engine). Those buffers belong to the tokenizer, one
+    /// set per thread, and stay as large as the longest document made them.
+    ///
+    /// # Errors
+    ///
+    /// When the engine cannot encode this text (with the fast engine: 4 GiB or more). `ids` is
+    /// then empty.
+    pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), String> {
+        match &self.inner.exceptions {
+            Some(exceptions) if exceptions.characters.any_in(text) => {
+                exceptions.encode_into(text, ids)
+            }
+            _ => self.inner.engine.encode_into(text, ids),
+        }
+    }
+
+    /// The text of `ids`, for people: bytes that are no text come out as U+FFFD, and some files'
+    /// decoders drop a leading space. Unknown ids are left out.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        self.inner
+            .engine
+            .decode(ids)
+            .unwrap_or_else(|| ids.iter().map(|&id| self.token_text(id)).collect())
+    }
+
+    /// What one token stands for, for people: its text, `<0xNN>` for each byte that is no text on
+    /// its own, `<id N>` for an id that no token has.
+    pub fn token_text(&self, id: u32) -> String {
+        let bytes = match (&self.inner.vocabulary, &self.inner.engine) {
+            (Some(vocabulary), _) => vocabulary.bytes_of(id),
+            (None, Engine::Builtin(builtin)) => builtin
+                .token_bytes(id)
+                .map(<[u8]>::to_vec)
+                .or_else(|| self.special_text(id)),
+            (None, _) => None,
+        };
+        bytes.map_or_else(|| format!("<id {id}>"), |bytes| show(&bytes))
+    }
+
+    /// The id of a token such as `<|endoftext|>`: a special or added token as written, else a
+    /// token of the vocabulary, spelled as the file spells it or as the text it stands for.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        match (&self.inner.vocabulary, &self.inner.engine) {
+            (Some(vocabulary), _) => vocabulary.id_of(token),
+            (None, Engine::Builtin(builtin)) => {
+                u32::try_from(builtin.token_id(token.as_bytes())).ok()
+            }
+            (None, _) => None,
+        }
+    }
+
+    /// Up to `count` special and added tokens whose names are nearest to `token`, nearest first:
+    /// for the message when [`Self::token_id`] finds none.
+    pub fn nearest_tokens(&self, token: &str, count: usize) -> Vec<String> {
+        let special = self
+            .inner
+            .special_tokens
+            .iter()
+            .map(|(name, _)| name.as_str());
+        let added = self
+            .inner
+            .vocabulary
+            .iter()
+            .flat_map(|vocabulary| vocabulary.added())
+            .map(|added| added.text.as_str());
+        nearest(token, special.chain(added), count)
+    }
+
+    /// The tokens that the tokenizer calls special, with their ids, by ascending id.
+    pub fn special_tokens(&self) -> Vec<(String, u32)> {
+        self.inner.special_tokens.clone()
+    }
+
+    /// Whether `text` spells one of the special tokens. It is encoded as plain text then; the
+    /// audit counts such documents.
+    pub fn special_markers_in(&self, text: &str) -> bool {
+        self.inner
+            .special_markers
+            .as_ref()
+            .is_some_and(|markers| markers.is_match(text))
+    }
+
+    /// The number of ids a model needs for this tokenizer: the highest id plus one. Every id that
+    /// [`Self::encode_into`] or [`Self::token_id`] gives is below it.
+    pub fn vocabulary_size(&self) -> u32 {
+        self.inner.highest_id.saturating_add(1)
+    }
+
+    /// The highest id of any token, special and added ones included.
+    pub fn highest_id(&self) -> u32 {
+        self.inner.highest_id
+    }
+
+    /// 32 hexadecimal digits: xxh3-128 of the tokenizer.json's bytes after unpacking, or of a
+    /// builtin's tokens. The same for the same content wherever it lies.
+    pub fn fingerprint(&self) -> String {
+        self.inner.fingerprint.clone()
+    }
+
+    /// The library that encodes, with its version, such as `tokenizers 0.23.2`.
+    pub fn engine(&self) -> &'static str {
+        self.inner.engine.name()
+    }
+
+    /// Why the slow reference engine encodes; `None` where a fast engine does. Worth a line to
+    /// the user: it is some 30 times slower.
+    pub fn slow_because(&self) -> Option<&str> {
+        self.inner.slow_because.as_deref()
+    }
+
+    /// The characters whose documents the reference engine encodes although a fast engine encodes
+    /// the others; ascending. A handful of rare ones, or none.
+    pub fn slow_characters(&self) -> &[char] {
+        let exceptions = self.inner.exceptions.as_ref();
+        exceptions.map_or(&[], |exceptions| exceptions.characters.characters())
+    }
+
+    /// The file's name without its folder, or the builtin's name.
+    pub fn name(&self) -> String {
+        self.inner.name.clone()
+    }
+
+    fn special_text(&self, id: u32) -> Option<Vec<u8>> {
+        let tokens = &self.inner.special_tokens;
+        let place = tokens.binary_search_by_key(&id, |token| token.1).ok()?;
+        Some(tokens[place].0.clone().into_bytes())
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Tokenizer")
+            .field("name", &self.inner.name)
+            .field("fingerprint", &self.inner.fingerprint)
+            .field("engine", &self.engine())
+            .finish_non_exhaustive()
+    }
+}
+
+fn load_file(path: &Path, cache: Option<&Path>) -> Result<Tokenizer, TokenizerError> {
+    let file = file::read(path)?;
+    let vocabulary =
+        Vocabulary::from_json(&file.json).map_err(|found| TokenizerError::NotATokenizerJson {
+            path: path.display().to_string(),
+            found: format!("one that cannot be right: {found}"),
+        })?;
+    let Some(highest_id) = vocabulary.highest_id() else {
+        return Err(TokenizerError::NotATokenizerJson {
+            path: path.display().to_string(),
+            found: "one without any token".to_owned(),
+        });
+    };
+    let fingerprint = format!("{:032x}", xxh3_128(&file.bytes));
+    let choice = choose_engine(path, &file, &vocabulary, &fingerprint, cache)?;
+    let special_tokens: Vec<(String, u32)> = vocabulary
+        .added()
+        .iter()
+        .filter(|token| token.special)
+        .map(|token| (token.text.clone(), token.id))
+        .collect();
+    Ok(Tokenizer {
+        inner: Arc::new(Inner {
+            exceptions: choice.exceptions.map(|characters| Exceptions {
+                characters,
+                bytes: file.bytes,
+                reference: OnceLock::new(),
+            }),
+            engine: choice.engine,
+            name: path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            fingerprint,
+            special_markers: markers(&special_tokens),
+            special_tokens,
+            vocabulary: Some(vocabulary),
+            highest_id,
+            slow_because: choice.slow_because,
+        }),
+    })
+}
+
+/// What encodes a tokenizer.json.
+struct Choice {
+    engine: Engine,
+    exceptions: Option<CharacterSet>,
+    slow_because: Option<String>,
+}
+
+impl Choice {
+    fn fast(engine: Engine, exceptions: CharacterSet) -> Self {
+        Self {
+            engine,
+            exceptions: Some(exceptions).filter(|set| !set.characters().is_empty()),
+            slow_because: None,
+        }
+    }
+
+    fn reference(engine: Engine, reason: String) -> Self {
+        Self {
+            engine,
+            exceptions: None,
+            slow_because: Some(reason),
+        }
+    }
+}
+
+/// The fast engine where it gives the reference's ids, else the reference and why.
+fn choose_engine(
+    path: &Path,
+    file: &file::TokenizerFile,
+    vocabulary: &Vocabulary,
+    fingerprint: &str,
+    cache: Option<&Path>,
+) -> Result<Choice, TokenizerError> {
+    let no_engine = |reference: String, fast: String| TokenizerError::NoEngine {
+        path: path.display().to_string(),
+        reference: format!("{}: {reference}", engine::REFERENCE),
+        fast: format!("{}: {fast}", engine::FAST),
+    };
+    let kept = cache.and_then(|cache| check::read_verdict(cache, fingerprint));
+    if let Some(Verdict::Reference(reason)) = kept {
+        return match Engine::reference(&file.bytes) {
+            Ok(reference) => Ok(Choice::reference(reference, reason)),
+            Err(error) => Err(no_engine(error, reason)),
+        };
+    }
+    let fast = Engine::fast(&file.json);
+    let fast = match (fast, kept) {
+        (Ok(fast), Some(Verdict::Fast(exceptions))) => return Ok(Choice::fast(fast, exceptions)),
+        (fast, _) => fast,
+    };
+    let (fast, reference) = match (fast, Engine::reference(&file.bytes)) {
+        (Ok(fast), Ok(reference)) => (fast, reference),
+        (Err(refusal), Ok(reference)) => {
+            let reason = format!("{} refuses it: {refusal}", engine::FAST);
+            return Ok(Choice::reference(reference, reason));
+        }
+        // The newer format is one that the reference cannot read, so it cannot judge.
+        (Ok(fast), Err(_)) if file.json["version"] == "2.0" => {
+            return Ok(Choice::fast(fast, CharacterSet::new(Vec::new())));
+        }
+        (Ok(_), Err(error)) => {
+            return Err(no_engine(error, "loads it, but cannot be checked".into()));
+        }
+        (Err(refusal), Err(error)) => return Err(no_engine(error, refusal)),
+    };
+    let verdict = check::judge(&fast, &reference, vocabulary);
+    if let Some(cache) = cache {
+        // Without the kept verdict the next load checks again: slower, never wrong.
+        let _ = check::write_verdict(cache, fingerprint, &verdict);
+    }
+    Ok(match verdict {
+        Verdict::Fast(exceptions) => Choice::fast(fast, exceptions),
+        Verdict::Reference(reason) => Choice::reference(reference, reason),
+    })
+}
+
+fn load_builtin(name: &str) -> Result<Tokenizer, TokenizerError> {
+    let known = || BUILTINS.iter().map(|builtin| builtin.name);
+    let Some(builtin) = BUILTINS
+        .iter()
+        .find(|builtin| builtin.name == name || builtin.makers_name == name)
+    else {
+        return Err(TokenizerError::UnknownBuiltin {
+            name: name.to_owned(),
+            nearest: nearest(name, known(), 1).concat(),
+            known: known().collect::<Vec<_>>().join(", "),
+        });
+    };
+    let loaded = toktok::Tokenizer::builtin(builtin.makers_name).map_err(|error| {
+        TokenizerError::Builtin {
+            name: name.to_owned(),
+            message: error.to_string(),
+        }
+    })?;
+    let mut special_tokens = loaded.special_tokens().to_vec();
+    special_tokens.sort_by(|a, b| a.1.cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+    let n_tokens = u32::try_from(loaded.vocab_size()).map_err(|_| TokenizerError::Builtin {
+        name: name.to_owned(),
+        message: "its ids do not fit 32 bits".to_owned(),
+    })?;
+    let highest_special = special_tokens.last().map(|token| token.1);
+    let highest_id = highest_special.max(n_tokens.checked_sub(1)).unwrap_or(0);
+    Ok(Tokenizer {
+        inner: Arc::new(Inner {
+            name: builtin.name.to_owned(),
+            fingerprint: builtin_fingerprint(&loaded, n_tokens, &special_tokens),
+            engine: Engine::Builtin(Box::new(loaded)),
+            exceptions: None,
+            vocabulary: None,
+            special_markers: markers(&special_tokens),
+            special_tokens,
+            highest_id,
+            slow_because: None,
+        }),
+    })
+}
+
+/// Hashes (id, length, bytes) of each token, then of each special token.
+fn builtin_fingerprint(
+    builtin: &toktok::Tokenizer,
+    n_tokens: u32,
+    special_tokens: &[(String, u32)],
+) -> String {
+    let mut hash = Xxh3::new();
+    let mut add = |id: u32, bytes: &[u8]| {
+        hash.update(&id.to_le_bytes());
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    for id in 0..n_tokens {
+        add(id, builtin.token_bytes(id).unwrap_or_default());
+    }
+    for (text, id) in special_tokens {
+        add(*id, text.as_bytes());
+    }
+    // Two builtins with the same tokens may still split text differently.
+    hash.update(builtin.encoding().as_bytes());
+    format!("{:032x}", hash.digest128())
+}
+
+/// The finder of the special tokens' spellings.
+fn markers(special_tokens: &[(String, u32)]) -> Option<AhoCorasick> {
+    if special_tokens.is_empty() {
+        return None;
+    }
+    let finder = AhoCorasick::new(special_tokens.iter().map(|(text, _)| text))
+        .expect("special tokens are far fewer and shorter than the finder's bound of 2^31 bytes");
+    Some(finder)
+}
