@@ -1,0 +1,1808 @@
+//! The tree against the tables: a [`Plan`], or every problem at once.
+
+use super::filled::{Filled, Side, to_yaml};
+use super::nearest::nearest;
+use super::scalar::{Expanded, Number, Plain, expand, grouped, plain, size_bytes};
+use super::tables::Tables;
+use super::yaml::{Entry, Mark, Node, Shape, parse};
+use super::{
+    InputPlan, OnError, OutputPlan, Overrides, Place, Plan, Problem, Problems, Rejects, StagePlan,
+    StageRef, TokenizerPlan, TokenizerSource, UsefulnessType, base_of, begins_at_home, global,
+    overrides, replace_home, sections,
+};
+use crate::algo::hash::content;
+use crate::record::{
+    FieldSpec, FieldType, Kind, OptionError, OptionSpec, Options, Spec, Value, Variant,
+};
+use crate::score::EstimatorKind;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+/// Characters of a wrong value that a message repeats.
+const VALUE_CHARS_SHOWN: usize = 60;
+/// Up to so many valid names a message lists where none is near.
+const NAMES_LISTED: usize = 16;
+
+/// Checks the text of a pipeline file.
+pub(super) fn check(
+    path: &Path,
+    text: &str,
+    changes: &Overrides,
+    tables: &Tables,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Plan, Problems> {
+    let mut found = Vec::new();
+    let tree = parse(text, 0, &mut found);
+    if tree.is_none() && found.is_empty() {
+        let message = "the file holds nothing; a pipeline file begins with 'version: 1' ('goodput schema pipeline' \
+                       describes the rest)";
+        found.push((
+            Mark {
+                origin: 0,
+                line: 1,
+                column: 1,
+            },
+            message.to_string(),
+        ));
+    }
+    let mut checker = Checker {
+        tables,
+        variable,
+        home: variable("HOME").filter(|home| !home.is_empty()),
+        base: base_of(path),
+        problems: Vec::new(),
+        sort_keys: Vec::new(),
+        known: Known::default(),
+    };
+    let mut plan = None;
+    if let Some(mut root) = tree {
+        for (index, set) in changes.set.iter().enumerate() {
+            overrides::apply(
+                &mut root,
+                set,
+                u32::try_from(index + 1).unwrap_or(u32::MAX),
+                &mut found,
+            );
+        }
+        plan = checker.pipeline(path, &root, changes);
+    }
+    found.append(&mut checker.problems);
+    match plan {
+        Some(plan) if found.is_empty() => Ok(plan),
+        _ => {
+            found.sort_by_key(|(mark, _)| *mark);
+            let problems = found.into_iter().map(|(mark, message)| {
+                let set = (mark.origin as usize)
+                    .checked_sub(1)
+                    .and_then(|index| changes.set.get(index));
+                let file =
+                    set.map_or_else(|| path.display().to_string(), |set| format!("--set {set}"));
+                Problem {
+                    file,
+                    line: mark.line,
+                    column: mark.column,
+                    message,
+                }
+            });
+            Err(Problems(problems.collect()))
+        }
+    }
+}
+
+struct Checker<'a> {
+    tables: &'a Tables,
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    home: Option<String>,
+    base: PathBuf,
+    problems: Vec<(Mark, String)>,
+    /// Sort keys seen and not yet judged: place, option, key.
+    sort_keys: Vec<(Mark, &'static str, String)>,
+    known: Known,
+}
+
+/// What later sections refer to.
+#[derive(Default)]
+struct Known {
+    fields: Vec<FieldSpec>,
+    sources: Vec<String>,
+    /// Whether inputs were wrong, so that names may be missing here.
+    inputs_wrong: bool,
+    score: Score,
+}
+
+/// The `score` stage up to here.
+#[derive(Clone, Copy, Default)]
+enum Score {
+    #[default]
+    None,
+    /// There is one, but it is wrong.
+    Wrong,
+    Fits(&'static EstimatorKind),
+}
+
+/// Checked options, with where they stand and how they are written down again.
+struct Walked {
+    at: Mark,
+    options: Options,
+    marks: BTreeMap<&'static str, Mark>,
+    filled: Vec<(String, Filled)>,
+    nested: BTreeMap<&'static str, Choice>,
+    complete: bool,
+}
+
+/// A checked named choice.
+struct Choice {
+    tag: &'static str,
+    spec: &'static Spec,
+    walked: Walked,
+}
+
+impl Choice {
+    fn variant(&self) -> Variant {
+        Variant {
+            name: self.spec.name.to_string(),
+            options: self.walked.options.clone(),
+        }
+    }
+
+    fn filled(&self) -> Filled {
+        let mut entries = vec![(
+            self.tag.to_string(),
+            Filled::Text(self.spec.name.to_string()),
+        )];
+        entries.extend(self.walked.filled.iter().cloned());
+        Filled::Map(entries)
+    }
+}
+
+impl Walked {
+    /// Where an option stands, or the section where it is absent.
+    fn mark(&self, option: &str) -> Mark {
+        self.marks.get(option).copied().unwrap_or(self.at)
+    }
+
+    fn place(&self, option: &str) -> Place {
+        place(self.mark(option))
+    }
+}
+
+fn place(mark: Mark) -> Place {
+    Place {
+        line: mark.line,
+        column: mark.column,
+    }
+}
+
+/// A mapping's entries, each key once.
+type Entries<'a> = Vec<&'a Entry>;
+
+impl<'a> Checker<'a> {
+    fn problem(&mut self, mark: Mark, message: impl Into<String>) {
+        self.problems.push((mark, message.into()));
+    }
+
+    // ---- The sections
+
+    fn pipeline(&mut self, path: &Path, root: &Node, changes: &Overrides) -> Option<Plan> {
+        let entries = self.mapping(
+            root,
+            "a pipeline file must be a mapping that begins with 'version: 1'",
+        )?;
+        let section = |name: &str| {
+            entries
+                .iter()
+                .find(|entry| entry.key == name)
+                .map(|entry| &entry.value)
+        };
+        for entry in &entries {
+            let names = || sections::TOP_KEYS.iter().map(|(name, _)| *name);
+            if !names().any(|name| name == entry.key) {
+                let way_out = way_out(&entry.key, names());
+                self.problem(
+                    entry.mark,
+                    format!("unknown key '{}' in the pipeline; {way_out}", entry.key),
+                );
+            }
+        }
+        let is_head =
+            |entry: &&&Entry| sections::HEAD.iter().any(|option| option.name == entry.key);
+        let head: Entries = entries.iter().filter(is_head).copied().collect();
+        let head = self.options(root.mark, &head, sections::HEAD, "the pipeline");
+        self.require_text(&head, "name");
+
+        let (inputs, inputs_filled) = self.inputs(section("inputs"), root.mark);
+        let tokenizer = self.tokenizer(section("tokenizer"), root.mark);
+        let (stages, stages_filled) = self.stages(section("stages"));
+        let strategies = self.tables.strategy_specs();
+        let order = self.arrangement(
+            section("order"),
+            "order",
+            sections::ORDER,
+            &strategies,
+            root.mark,
+        );
+        self.judge_sort_keys("order", None);
+        let output = self.output(section("output"), root.mark, changes);
+        let packers = self.tables.packer_specs();
+        let pack = self.arrangement(section("pack"), "pack", sections::PACK, &packers, root.mark);
+        if let Some(order) = &order {
+            self.build_order(order);
+        }
+        if let (Some(pack), Some((output, _))) = (&pack, &output) {
+            self.build_pack(pack, output.shard_tokens);
+        }
+        if !self.problems.is_empty() || !head.complete {
+            return None;
+        }
+
+        let (tokenizer, tokenizer_filled) = tokenizer?;
+        let (output, output_filled) = output?;
+        let (order, pack) = (order?, pack?);
+        let mut filled = head.filled.clone();
+        filled.push(("inputs".to_string(), Filled::List(inputs_filled)));
+        filled.push(("tokenizer".to_string(), Filled::Map(tokenizer_filled)));
+        filled.push(("stages".to_string(), Filled::List(stages_filled)));
+        filled.push(("order".to_string(), order.filled()));
+        filled.push(("pack".to_string(), pack.filled()));
+        let without_path: Vec<_> = output_filled
+            .iter()
+            .filter(|(key, _)| key != "path")
+            .cloned()
+            .collect();
+        let mut shaping = filled.clone();
+        filled.push(("output".to_string(), Filled::Map(output_filled)));
+        shaping.push(("output".to_string(), Filled::Map(without_path)));
+        Some(Plan {
+            path: path.to_path_buf(),
+            base: self.base.clone(),
+            version: head.options.integer("version"),
+            name: head.options.text("name").to_string(),
+            seed: head.options.integer("seed"),
+            inputs,
+            fields: std::mem::take(&mut self.known.fields),
+            tokenizer,
+            stages,
+            order: order.variant(),
+            pack: pack.variant(),
+            output,
+            filled: to_yaml(&filled, Side::Written),
+            hash: format!(
+                "{:032x}",
+                content(to_yaml(&shaping, Side::Replaced).as_bytes())
+            ),
+            home: self.home.clone(),
+        })
+    }
+
+    fn inputs(&mut self, section: Option<&Node>, root: Mark) -> (Vec<InputPlan>, Vec<Filled>) {
+        let mut plans = Vec::new();
+        let mut filled = Vec::new();
+        let problems_before = self.problems.len();
+        let items = match section {
+            None => {
+                let message = "the pipeline needs 'inputs', a list of at least one; add 'inputs:' and under it \
+                               '- { path: data/*.jsonl, source: web }'";
+                self.problem(root, message);
+                &[][..]
+            }
+            Some(Node {
+                shape: Shape::List(items),
+                mark,
+            }) => {
+                if items.is_empty() {
+                    self.problem(
+                        *mark,
+                        "'inputs' must be a list of at least one, got an empty list; add one",
+                    );
+                }
+                items
+            }
+            Some(node) => {
+                let way_out = match node.shape {
+                    Shape::Map(_) => "; put '- ' before the first key of the input",
+                    _ => "",
+                };
+                self.wrong(node, "inputs", "a list of at least one input", way_out);
+                &[][..]
+            }
+        };
+        for (index, item) in items.iter().enumerate() {
+            let owner = format!("input {}", index + 1);
+            if let Some((plan, entry)) = self.input(item, &owner) {
+                plans.push(plan);
+                filled.push(Filled::Map(entry));
+            }
+        }
+        self.known.inputs_wrong = self.problems.len() > problems_before;
+        (plans, filled)
+    }
+
+    fn input(&mut self, item: &Node, owner: &str) -> Option<(InputPlan, Vec<(String, Filled)>)> {
+        let entries = self.mapping(
+            item,
+            &format!("{owner} must be a mapping with 'path' and 'source'"),
+        )?;
+        let (fields_entries, entries): (Entries, Entries) = entries
+            .into_iter()
+            .partition(|entry| entry.key == sections::FIELDS);
+        let mut unsupported = false;
+        if let Some(entry) = entries.iter().find(|entry| entry.key == "format")
+            && let Shape::Scalar { text, .. } = &entry.value.shape
+            && let Some((format, instead)) = sections::FORMATS_TO_COME
+                .iter()
+                .find(|(name, _)| name == text)
+        {
+            unsupported = true;
+            let formats = one_of(sections::FORMATS);
+            let message = format!(
+                "'format' must be {formats}, got '{format}', which is not supported yet; {instead}"
+            );
+            self.problem(entry.value.mark, message);
+        }
+        let entries: Entries = entries
+            .into_iter()
+            .filter(|entry| !(unsupported && entry.key == "format"))
+            .collect();
+        let walked = self.options_with(
+            item.mark,
+            &entries,
+            sections::INPUT,
+            owner,
+            &[sections::FIELDS],
+        );
+        let (fields, fields_filled) = match fields_entries.first() {
+            Some(entry) => self.fields(&entry.value),
+            None => (Vec::new(), Vec::new()),
+        };
+        self.require_text(&walked, "source");
+        self.require_field_path(&walked, "text");
+        self.require_field_path(&walked, "id");
+        if let Some(Value::Text(format)) = walked
+            .options
+            .iter()
+            .find(|(name, _)| *name == "format")
+            .map(|(_, v)| v)
+            && format == "text"
+        {
+            let mark = walked.mark("format");
+            let id = matches!(
+                walked.options.iter().find(|(name, _)| *name == "id"),
+                Some((_, Value::Text(_)))
+            );
+            for (given, option) in [(id, "id"), (!fields.is_empty(), sections::FIELDS)] {
+                if given {
+                    let message = format!(
+                        "'format: text' has no fields for '{option}' to name; remove '{option}'"
+                    );
+                    self.problem(mark, message);
+                }
+            }
+        }
+        if let Some((_, Value::Text(source))) =
+            walked.options.iter().find(|(name, _)| *name == "source")
+            && !self.known.sources.contains(source)
+        {
+            self.known.sources.push(source.clone());
+        }
+        if !walked.complete {
+            return None;
+        }
+        let options = &walked.options;
+        let home = self.home.as_deref();
+        let with_home = |glob: &String| match glob.strip_prefix('!') {
+            Some(excluded) => format!("!{}", replace_home(excluded, home)),
+            None => replace_home(glob, home),
+        };
+        let mut filled = walked.filled.clone();
+        let after_id = filled
+            .iter()
+            .position(|(key, _)| key == "on_error")
+            .unwrap_or(filled.len());
+        filled.insert(
+            after_id,
+            (sections::FIELDS.to_string(), Filled::Map(fields_filled)),
+        );
+        let plan = InputPlan {
+            globs: options.list("path").iter().map(with_home).collect(),
+            source: options.text("source").to_string(),
+            format: options.text_if_given("format").map(str::to_string),
+            text: options.text("text").to_string(),
+            id: options.text_if_given("id").map(str::to_string),
+            fields,
+            on_error: match options.text("on_error") {
+                "fail" => OnError::Fail,
+                _ => OnError::Quarantine,
+            },
+            max_document_bytes: options.integer("max_document_bytes"),
+            place: walked.place("path"),
+        };
+        Some((plan, filled))
+    }
+
+    fn fields(&mut self, node: &Node) -> (Vec<FieldSpec>, Vec<(String, Filled)>) {
+        let mut fields = Vec::new();
+        let mut filled = Vec::new();
+        let message = "'fields' must be a mapping of names to types, such as { url: string }";
+        let Some(entries) = self.mapping(node, message) else {
+            return (fields, filled);
+        };
+        for entry in entries {
+            let Some((path, kind, written)) = self.field(entry) else {
+                continue;
+            };
+            let name = entry.key.clone();
+            filled.push((name.clone(), written));
+            let field = FieldSpec {
+                name: name.clone(),
+                path,
+                kind,
+            };
+            match self.known.fields.iter().find(|known| known.name == name) {
+                None => self.known.fields.push(field.clone()),
+                Some(known) if known.kind != kind => {
+                    let message = format!(
+                        "field '{name}' must have one type in all inputs, got '{}' after '{}'; declare it alike, or \
+                         under another name with {{ path: {}, type: {} }}",
+                        kind.name(),
+                        known.kind.name(),
+                        field.path,
+                        kind.name()
+                    );
+                    self.problem(entry.value.mark, message);
+                }
+                Some(_) => {}
+            }
+            fields.push(field);
+        }
+        (fields, filled)
+    }
+
+    /// Path, type and how it is written down again.
+    fn field(&mut self, entry: &Entry) -> Option<(String, FieldType, Filled)> {
+        const TYPE: OptionSpec = OptionSpec {
+            name: "type",
+            kind: Kind::Choice(&["string", "int", "float", "bool"]),
+            default: None,
+            doc: "",
+        };
+        const LONG: &[OptionSpec] = &[
+            OptionSpec {
+                name: "path",
+                kind: Kind::Text,
+                default: None,
+                doc: "",
+            },
+            TYPE,
+        ];
+        let name = entry.key.as_str();
+        let owner = format!("field '{name}'");
+        if name.is_empty() {
+            self.problem(entry.mark, "a field must have a name, got ''; name it");
+            return None;
+        }
+        if sections::RESERVED_COLUMNS.contains(&name) {
+            let message = format!(
+                "the name '{name}' of a field is taken by a column of the output; take another one and say where it \
+                 is read: record_{name}: {{ path: {name}, type: string }}"
+            );
+            self.problem(entry.mark, message);
+            return None;
+        }
+        let (path, kind, filled) = if let Shape::Map(_) = &entry.value.shape {
+            let entries = self.mapping(&entry.value, "")?;
+            let walked = self.options(entry.value.mark, &entries, LONG, &owner);
+            self.require_field_path(&walked, "path");
+            if !walked.complete {
+                return None;
+            }
+            let path = walked.options.text("path").to_string();
+            (
+                path,
+                walked.options.text("type").to_string(),
+                Filled::Map(walked.filled),
+            )
+        } else {
+            let (value, filled, _) = self.value(&entry.value, entry.mark, &TYPE, name)?;
+            let Value::Text(kind) = value else {
+                return None;
+            };
+            if name.split('.').any(str::is_empty) {
+                self.problem(
+                    entry.mark,
+                    format!("{owner} must be keys joined by single dots"),
+                );
+                return None;
+            }
+            (name.to_string(), kind, filled)
+        };
+        let (_, kind) = FieldType::NAMES
+            .iter()
+            .find(|(type_name, _)| *type_name == kind)?;
+        Some((path, *kind, filled))
+    }
+
+    fn tokenizer(
+        &mut self,
+        section: Option<&Node>,
+        root: Mark,
+    ) -> Option<(TokenizerPlan, Vec<(String, Filled)>)> {
+        let Some(node) = section else {
+            let message = "the pipeline needs 'tokenizer'; add 'tokenizer: { file: tokenizer.json }', or name a \
+                           'builtin'";
+            self.problem(root, message);
+            return None;
+        };
+        let entries = self.mapping(
+            node,
+            "'tokenizer' must be a mapping with 'file' or 'builtin'",
+        )?;
+        let mut walked = self.options(node.mark, &entries, sections::TOKENIZER, "'tokenizer'");
+        for option in ["file", "builtin", "begin_token", "end_token"] {
+            self.require_text(&walked, option);
+        }
+        if !walked.complete {
+            return None;
+        }
+        let file = walked.options.text_if_given("file").map(str::to_string);
+        let builtin = walked.options.text_if_given("builtin").map(str::to_string);
+        let place = walked.place(if file.is_some() { "file" } else { "builtin" });
+        let source = match (file, builtin) {
+            (Some(written), None) => {
+                let resolved = self.resolve(&written);
+                TokenizerSource::File { written, resolved }
+            }
+            (None, Some(name)) => TokenizerSource::Builtin(name),
+            (Some(_), Some(_)) => {
+                let message = "'tokenizer' must name 'file' or 'builtin', got both; remove one";
+                self.problem(walked.mark("builtin"), message);
+                return None;
+            }
+            (None, None) => {
+                let message = "'tokenizer' must name 'file' or 'builtin', got neither; add one";
+                self.problem(node.mark, message);
+                return None;
+            }
+        };
+        let token = |option: &str| {
+            Some(walked.options.text(option))
+                .filter(|token| *token != "none")
+                .map(str::to_string)
+        };
+        let plan = TokenizerPlan {
+            source,
+            begin_token: token("begin_token"),
+            end_token: token("end_token"),
+            place,
+            begin_place: walked.place("begin_token"),
+            end_place: walked.place("end_token"),
+        };
+        // Exactly one of the two stands in the filled configuration.
+        walked.filled.retain(|(key, value)| {
+            !(matches!(key.as_str(), "file" | "builtin") && *value == Filled::Null)
+        });
+        Some((plan, walked.filled))
+    }
+
+    fn stages(&mut self, section: Option<&Node>) -> (Vec<StagePlan>, Vec<Filled>) {
+        let mut plans = Vec::new();
+        let mut filled = Vec::new();
+        let items = match section {
+            None => return (plans, filled),
+            Some(Node {
+                shape: Shape::List(items),
+                ..
+            }) => items,
+            Some(Node {
+                shape: Shape::Scalar { text, plain: true },
+                ..
+            }) if plain(text) == Plain::Null => {
+                return (plans, filled);
+            }
+            Some(node) => {
+                let way_out = match node.shape {
+                    Shape::Map(_) => "; put '- ' before each stage",
+                    _ => "",
+                };
+                self.wrong(node, "stages", "a list of stages", way_out);
+                return (plans, filled);
+            }
+        };
+        let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+        for item in items {
+            let Some((name, mark, options)) = self.stage_entry(item) else {
+                continue;
+            };
+            let time = times.entry(name).or_default();
+            *time += 1;
+            let label = overrides::label(name, *time);
+            if let Some((plan, entry)) = self.stage(name, label, mark, options) {
+                plans.push(plan);
+                filled.push(entry);
+            }
+        }
+        (plans, filled)
+    }
+
+    /// Name, its place and its options, of which there may be none.
+    fn stage_entry<'n>(&mut self, item: &'n Node) -> Option<(&'n str, Mark, Option<&'n Node>)> {
+        let message =
+            "a stage must be a name with its options, such as '- length: { min_tokens: 16 }'";
+        match &item.shape {
+            Shape::Scalar {
+                text,
+                plain: is_plain,
+            } if !is_plain || plain(text) == Plain::Text => Some((text, item.mark, None)),
+            Shape::Map(entries) => match entries.as_slice() {
+                [entry] => Some((&entry.key, entry.mark, Some(&entry.value))),
+                [] => {
+                    self.problem(item.mark, format!("{message}, got an empty mapping"));
+                    None
+                }
+                [first, second, ..] => {
+                    let message = format!(
+                        "{message}, got several keys ('{}', '{}'); put '- ' before each stage, and indent options \
+                         below their stage",
+                        first.key, second.key
+                    );
+                    self.problem(second.mark, message);
+                    None
+                }
+            },
+            Shape::Refused => None,
+            Shape::Scalar { .. } | Shape::List(_) => {
+                self.problem(item.mark, format!("{message}, got {}", shown(item)));
+                None
+            }
+        }
+    }
+
+    fn stage(
+        &mut self,
+        name: &str,
+        label: String,
+        mark: Mark,
+        options: Option<&Node>,
+    ) -> Option<(StagePlan, Filled)> {
+        let stages = self.tables.stage_specs();
+        let Some(stage) = stages.iter().find(|stage| stage.spec.name == name) else {
+            let names = stages.iter().map(|stage| stage.spec.name);
+            let way_out = match nearest(name, names) {
+                Some(near) => format!("did you mean '{near}'? "),
+                None => String::new(),
+            };
+            self.problem(
+                mark,
+                format!("unknown stage '{name}'; {way_out}'goodput stages' lists them all"),
+            );
+            return None;
+        };
+        let spec = stage.spec;
+        let owner = format!("stage '{name}'");
+        let nothing = Node {
+            mark,
+            shape: Shape::Map(Vec::new()),
+        };
+        let options = match options {
+            Some(Node {
+                shape: Shape::Scalar { text, plain: true },
+                ..
+            }) if plain(text) == Plain::Null => &nothing,
+            Some(options) => options,
+            None => &nothing,
+        };
+        let problems_before = self.problems.len();
+        if name == global::SCORE.name {
+            return self.score(label, mark, options);
+        }
+        let entries = self.mapping(
+            options,
+            &format!("the options of {owner} must be a mapping"),
+        )?;
+        let walked = self.options(mark, &entries, spec.options, &owner);
+        self.judge_sort_keys(
+            &owner,
+            (name == global::SELECT.name).then_some(global::RANDOM_KEY),
+        );
+        let document_stage = self
+            .tables
+            .stages
+            .iter()
+            .position(|kind| kind.spec.name == name);
+        let kind = match document_stage {
+            Some(index) => StageRef::Document(index),
+            None if name == global::EXACT_DEDUPE.name => StageRef::ExactDedupe,
+            None if name == global::NEAR_DEDUPE.name => StageRef::NearDedupe,
+            None => StageRef::Select,
+        };
+        if walked.complete {
+            match kind {
+                StageRef::Document(index) => {
+                    let built = (self.tables.stages[index].build)(&walked.options);
+                    self.judge(built.err(), &walked);
+                }
+                StageRef::NearDedupe => self.judge_near_dedupe(&walked),
+                StageRef::Select => self.judge_select(&walked),
+                StageRef::ExactDedupe | StageRef::Score { .. } => {}
+            }
+        }
+        if self.problems.len() > problems_before {
+            return None;
+        }
+        let filled = Filled::Map(vec![(name.to_string(), Filled::Map(walked.filled))]);
+        let plan = StagePlan {
+            label,
+            kind,
+            options: walked.options,
+            line: mark.line,
+            column: mark.column,
+        };
+        Some((plan, filled))
+    }
+
+    fn score(&mut self, label: String, mark: Mark, options: &Node) -> Option<(StagePlan, Filled)> {
+        let problems_before = self.problems.len();
+        let second = !matches!(self.known.score, Score::None);
+        if second {
+            let message = "a pipeline must have at most one stage 'score', got a second one; remove one of them";
+            self.problem(mark, message);
+        } else {
+            self.known.score = Score::Wrong;
+        }
+        let specs = self.tables.estimator_specs();
+        let choice = self.choice(options, mark, "stage 'score'", global::SCORE_TAG, &specs)?;
+        self.judge_sort_keys("stage 'score'", None);
+        let index = self
+            .tables
+            .estimators
+            .iter()
+            .position(|kind| kind.spec.name == choice.spec.name)?;
+        let kind = self.tables.estimators[index];
+        if choice.walked.complete {
+            if kind.needs_reference && !has_reference(&choice.walked.options) {
+                let message = format!(
+                    "estimator '{}' needs 'reference'; name files of the text that the model should learn to write, \
+                     such as 'reference: reference/*.jsonl'",
+                    kind.spec.name
+                );
+                self.problem(choice.walked.mark("reference"), message);
+            } else {
+                let built = (kind.build)(&choice.walked.options);
+                self.judge(built.err(), &choice.walked);
+            }
+        }
+        if self.problems.len() > problems_before || !choice.walked.complete {
+            return None;
+        }
+        self.known.score = Score::Fits(kind);
+        let filled = Filled::Map(vec![(global::SCORE.name.to_string(), choice.filled())]);
+        let kind = StageRef::Score { estimator: index };
+        Some((
+            StagePlan {
+                label,
+                kind,
+                options: choice.walked.options,
+                line: mark.line,
+                column: mark.column,
+            },
+            filled,
+        ))
+    }
+
+    fn judge_near_dedupe(&mut self, walked: &Walked) {
+        let keep = walked.options.text("keep");
+        let preferred = walked.options.list("preferred_sources");
+        if keep == "highest_score" && matches!(self.known.score, Score::None) {
+            let message = "'keep: highest_score' needs a stage 'score' before 'near_dedupe'; add one there, or keep \
+                           first or longest";
+            self.problem(walked.mark("keep"), message);
+        }
+        if keep == "preferred_source" && preferred.is_empty() {
+            let message = "'keep: preferred_source' needs 'preferred_sources'; list the sources, the most preferred \
+                           first";
+            self.problem(walked.mark("keep"), message);
+        }
+        if keep != "preferred_source" && !preferred.is_empty() {
+            let message = format!(
+                "'preferred_sources' does nothing with 'keep: {keep}'; write 'keep: preferred_source', or remove it"
+            );
+            self.problem(walked.mark("preferred_sources"), message);
+        }
+        if self.known.inputs_wrong {
+            return;
+        }
+        for (index, source) in preferred.iter().enumerate() {
+            let mark = walked.mark("preferred_sources");
+            if preferred[..index].contains(source) {
+                self.problem(
+                    mark,
+                    format!("'preferred_sources' names '{source}' twice; remove one"),
+                );
+            } else if !self.known.sources.contains(source) {
+                let way_out = way_out(source, self.known.sources.iter().map(String::as_str));
+                let message = format!(
+                    "'preferred_sources' must name sources of 'inputs', got '{source}'; {way_out}"
+                );
+                self.problem(mark, message);
+            }
+        }
+    }
+
+    fn judge_select(&mut self, walked: &Walked) {
+        let given = |option: &str| *walked.options.get(option) != Value::Null;
+        let (share, tokens, bound) = (
+            given("keep_share_of_tokens"),
+            given("keep_tokens"),
+            given("min_score"),
+        );
+        if share && tokens {
+            let message =
+                "'select' must have 'keep_share_of_tokens' or 'keep_tokens', got both; remove one";
+            self.problem(walked.mark("keep_tokens"), message);
+        }
+        if !share && !tokens && !bound {
+            let message = "'select' must have 'keep_share_of_tokens', 'keep_tokens' or 'min_score', got none; add one";
+            self.problem(walked.at, message);
+        }
+        if bound && walked.options.text("by") == global::RANDOM_KEY {
+            let message =
+                "'min_score' means nothing with 'by: random'; remove it, or select by another key";
+            self.problem(walked.mark("min_score"), message);
+        }
+    }
+
+    /// Judges the sort keys collected since the last time.
+    fn judge_sort_keys(&mut self, owner: &str, also: Option<&str>) {
+        for (mark, option, key) in std::mem::take(&mut self.sort_keys) {
+            if also != Some(&key) {
+                self.judge_sort_key(mark, option, &key, owner, also);
+            }
+        }
+    }
+
+    fn judge_sort_key(
+        &mut self,
+        mark: Mark,
+        option: &str,
+        key: &str,
+        owner: &str,
+        also: Option<&str>,
+    ) {
+        let owner = owner
+            .strip_prefix("stage ")
+            .map_or_else(|| format!("'{owner}'"), str::to_string);
+        let before = if owner == "'order'" {
+            String::new()
+        } else {
+            format!(" before {owner}")
+        };
+        if key == "length_tokens" {
+            return;
+        }
+        if global::SORT_KEYS.contains(&key) {
+            let surprisal = global::SURPRISAL_KEYS.contains(&key);
+            match self.known.score {
+                Score::None => {
+                    let message = format!(
+                        "'{option}: {key}' needs a stage 'score'{before}; add one, or use 'length_tokens' or a \
+                         declared field"
+                    );
+                    self.problem(mark, message);
+                }
+                Score::Fits(kind) if surprisal && !kind.has_surprisal => {
+                    let able = self
+                        .tables
+                        .estimators
+                        .iter()
+                        .filter(|kind| kind.has_surprisal);
+                    let able: Vec<&str> = able.map(|kind| kind.spec.name).collect();
+                    let message = format!(
+                        "'{option}: {key}' needs an estimator with surprisal ({}), got '{}'; use '{option}: score'",
+                        able.join(", "),
+                        kind.spec.name
+                    );
+                    self.problem(mark, message);
+                }
+                Score::Wrong | Score::Fits(_) => {}
+            }
+        } else if let Some(field) = self.known.fields.iter().find(|field| field.name == key) {
+            if !matches!(field.kind, FieldType::Int | FieldType::Float) {
+                let message = format!(
+                    "'{option}' must name a numeric field, got '{key}', which is declared as {}; declare it as int or \
+                     float if it holds numbers",
+                    field.kind.name()
+                );
+                self.problem(mark, message);
+            }
+        } else if !self.known.inputs_wrong {
+            let numeric = self
+                .known
+                .fields
+                .iter()
+                .filter(|f| matches!(f.kind, FieldType::Int | FieldType::Float));
+            let names: Vec<&str> = global::SORT_KEYS
+                .iter()
+                .copied()
+                .chain(also)
+                .chain(numeric.map(|field| field.name.as_str()))
+                .collect();
+            let near = nearest(key, names.iter().copied()).map_or_else(
+                || "; declare it under 'fields' of an input as int or float".to_string(),
+                |near| format!("; did you mean '{near}'?"),
+            );
+            let message = format!(
+                "'{option}' must be {} or a declared numeric field, got '{key}'{near}",
+                one_of(&names)
+            );
+            self.problem(mark, message);
+        }
+    }
+
+    /// `order` and `pack`.
+    fn arrangement(
+        &mut self,
+        section: Option<&Node>,
+        key: &'static str,
+        (tag, default): (&'static str, &'static str),
+        specs: &[&'static Spec],
+        root: Mark,
+    ) -> Option<Choice> {
+        let absent = match section {
+            Some(Node {
+                shape: Shape::Scalar { text, plain: true },
+                ..
+            }) => plain(text) == Plain::Null,
+            Some(_) => false,
+            None => true,
+        };
+        if absent {
+            let node = default_node(default, root);
+            return self.choice(&node, root, key, tag, specs);
+        }
+        let node = section?;
+        self.choice(node, node.mark, key, tag, specs)
+    }
+
+    fn build_order(&mut self, choice: &Choice) {
+        let problems_before = self.problems.len();
+        for nested in choice.walked.nested.values() {
+            if nested.tag == sections::ORDER.0 {
+                self.build_order(nested);
+            }
+        }
+        if !choice.walked.complete || self.problems.len() > problems_before {
+            return;
+        }
+        let kind = self
+            .tables
+            .strategies
+            .iter()
+            .find(|kind| kind.spec.name == choice.spec.name);
+        let Some(kind) = kind else { return };
+        match (kind.build)(&choice.walked.options) {
+            Err(error) => self.judge(Some(error), &choice.walked),
+            Ok(strategy) => {
+                // Keys that no option names, such as the score that anneal_tail looks at.
+                let mut seen = Vec::new();
+                sort_keys_of(choice, &mut seen);
+                for key in strategy.keys() {
+                    if !seen.contains(&key) {
+                        seen.push(key.clone());
+                        self.judge_sort_key(
+                            choice.walked.at,
+                            sections::ORDER.0,
+                            &key,
+                            "order",
+                            None,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn build_pack(&mut self, choice: &Choice, shard_tokens: u64) {
+        if !choice.walked.complete {
+            return;
+        }
+        let kind = self
+            .tables
+            .packers
+            .iter()
+            .find(|kind| kind.spec.name == choice.spec.name);
+        let Some(kind) = kind else { return };
+        match (kind.build)(&choice.walked.options) {
+            Err(error) => self.judge(Some(error), &choice.walked),
+            Ok(packer) => {
+                if let Some(positions) = packer.row_positions()
+                    && u64::from(positions) > shard_tokens
+                {
+                    let message = format!(
+                        "a row of {} tokens does not fit into a shard of {}; raise 'output.shard_tokens', or make rows \
+                         shorter",
+                        grouped(positions.into()),
+                        grouped(shard_tokens)
+                    );
+                    self.problem(choice.walked.mark("sequence_tokens"), message);
+                }
+            }
+        }
+    }
+
+    fn output(
+        &mut self,
+        section: Option<&Node>,
+        root: Mark,
+        changes: &Overrides,
+    ) -> Option<(OutputPlan, Vec<(String, Filled)>)> {
+        let nothing = Node {
+            mark: root,
+            shape: Shape::Map(Vec::new()),
+        };
+        let node = match section {
+            Some(node) => node,
+            None if changes.out.is_some() => &nothing,
+            None => {
+                let message = "the pipeline needs 'output'; add 'output: { path: out/NAME }', or give --out DIR";
+                self.problem(root, message);
+                return None;
+            }
+        };
+        let entries = self.mapping(node, "'output' must be a mapping with 'path'")?;
+        let has_path = entries.iter().any(|entry| entry.key == "path");
+        // The command line's folder stands in for a missing path.
+        let specs = match changes.out.is_some() && !has_path {
+            true => &sections::OUTPUT[1..],
+            false => sections::OUTPUT,
+        };
+        let walked = self.options(node.mark, &entries, specs, "'output'");
+        if !walked.complete {
+            return None;
+        }
+        let options = &walked.options;
+        let written = has_path.then(|| options.text("path").to_string());
+        let path = match (&changes.out, written) {
+            (Some(out), _) => out.clone(),
+            (None, written) => self.resolve(&written?),
+        };
+        let excess_nats = options.flag("excess_nats");
+        if excess_nats {
+            let problem = match self.known.score {
+                Score::None => Some(
+                    "'excess_nats: true' needs a stage 'score'; add one, or remove it".to_string(),
+                ),
+                Score::Fits(kind) if !kind.has_surprisal => Some(format!(
+                    "'excess_nats: true' needs an estimator with surprisal, got '{}'; name another one, or remove it",
+                    kind.spec.name
+                )),
+                Score::Wrong | Score::Fits(_) => None,
+            };
+            if let Some(message) = problem {
+                self.problem(walked.mark("excess_nats"), message);
+            }
+        }
+        let plan = OutputPlan {
+            path,
+            shard_tokens: options.integer("shard_tokens"),
+            rejects: match options.text("rejects") {
+                "none" => Rejects::None,
+                "text" => Rejects::Text,
+                _ => Rejects::Tokens,
+            },
+            usefulness: match options.text("usefulness") {
+                "f32" => UsefulnessType::F32,
+                _ => UsefulnessType::U8,
+            },
+            excess_nats,
+        };
+        Some((plan, walked.filled))
+    }
+
+    /// An option's own check, at the option's place.
+    fn judge(&mut self, error: Option<OptionError>, walked: &Walked) {
+        if let Some(OptionError {
+            option,
+            must_be,
+            found,
+        }) = error
+        {
+            self.problem(
+                walked.mark(option),
+                format!("'{option}' must be {must_be}, got {found}"),
+            );
+        }
+    }
+
+    /// As [`Plan::resolve`] will say it.
+    fn resolve(&self, written: &str) -> PathBuf {
+        self.base.join(replace_home(written, self.home.as_deref()))
+    }
+
+    // ---- Mappings, choices, values
+
+    /// The entries of a mapping, each key once; a double is a problem.
+    fn mapping<'n>(&mut self, node: &'n Node, otherwise: &str) -> Option<Entries<'n>> {
+        let entries = match &node.shape {
+            Shape::Map(entries) => entries,
+            Shape::Refused => return None,
+            Shape::Scalar { .. } | Shape::List(_) => {
+                self.problem(node.mark, format!("{otherwise}, got {}", shown(node)));
+                return None;
+            }
+        };
+        let mut first: HashMap<&str, Mark> = HashMap::with_capacity(entries.len());
+        let mut unique = Vec::with_capacity(entries.len());
+        for entry in entries {
+            match first.get(entry.key.as_str()) {
+                None => {
+                    first.insert(&entry.key, entry.mark);
+                    unique.push(entry);
+                }
+                Some(earlier) => {
+                    let earlier = format!("{}:{}", earlier.line, earlier.column);
+                    let message = format!(
+                        "key '{}' stands twice, first at {earlier}; remove one",
+                        entry.key
+                    );
+                    self.problem(entry.mark, message);
+                }
+            }
+        }
+        Some(unique)
+    }
+
+    fn options(
+        &mut self,
+        at: Mark,
+        entries: &Entries<'_>,
+        specs: &'static [OptionSpec],
+        owner: &str,
+    ) -> Walked {
+        self.options_with(at, entries, specs, owner, &[])
+    }
+
+    /// Checks options against their table. `others` are valid keys that the caller looks after.
+    fn options_with(
+        &mut self,
+        at: Mark,
+        entries: &Entries<'_>,
+        specs: &'static [OptionSpec],
+        owner: &str,
+        others: &[&'static str],
+    ) -> Walked {
+        let problems_before = self.problems.len();
+        let mut walked = Walked {
+            at,
+            options: Options::default(),
+            marks: BTreeMap::new(),
+            filled: Vec::new(),
+            nested: BTreeMap::new(),
+            complete: true,
+        };
+        let names = || {
+            specs
+                .iter()
+                .map(|spec| spec.name)
+                .chain(others.iter().copied())
+        };
+        for entry in entries {
+            if !names().any(|name| name == entry.key) {
+                let word = if owner.starts_with('\'') || owner.starts_with("input") {
+                    "key"
+                } else {
+                    "option"
+                };
+                let way_out = match names().next() {
+                    None => "it has none".to_string(),
+                    Some(_) => way_out(&entry.key, names()),
+                };
+                self.problem(
+                    entry.mark,
+                    format!("unknown {word} '{}' of {owner}; {way_out}", entry.key),
+                );
+            }
+        }
+        for spec in specs {
+            let given = entries.iter().find(|entry| entry.key == spec.name);
+            let value = match (given, spec.default) {
+                (Some(entry), _) => {
+                    walked.marks.insert(spec.name, entry.value.mark);
+                    self.value(&entry.value, entry.mark, spec, spec.name)
+                }
+                (None, Some("null")) => Some((Value::Null, Filled::Null, None)),
+                (None, Some(default)) => {
+                    let node = default_node(default, at);
+                    self.value(&node, at, spec, spec.name)
+                }
+                (None, None) => {
+                    let message =
+                        format!("{owner} needs '{}', {}; add it", spec.name, expected(spec));
+                    self.problem(at, message);
+                    None
+                }
+            };
+            if let Some((value, filled, choice)) = value {
+                walked.options.set(spec.name, value);
+                walked.filled.push((spec.name.to_string(), filled));
+                if let Some(choice) = choice {
+                    walked.complete &= choice.walked.complete;
+                    walked.nested.insert(spec.name, choice);
+                }
+            }
+        }
+        walked.complete &=
+            self.problems.len() == problems_before && walked.filled.len() == specs.len();
+        walked
+    }
+
+    /// A named choice: `tag` names one of `specs`, the other keys are its options.
+    fn choice(
+        &mut self,
+        node: &Node,
+        at: Mark,
+        owner: &str,
+        tag: &'static str,
+        specs: &[&'static Spec],
+    ) -> Option<Choice> {
+        let quoted = if owner.contains('\'') {
+            owner.to_string()
+        } else {
+            format!("'{owner}'")
+        };
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
+        let otherwise = format!(
+            "{quoted} must be a mapping with '{tag}', such as {{ {tag}: {} }}",
+            names.first().unwrap_or(&"NAME")
+        );
+        let entries = self.mapping(node, &otherwise)?;
+        let Some(entry) = entries.iter().find(|entry| entry.key == tag) else {
+            self.problem(
+                at,
+                format!("{quoted} needs '{tag}', {}; add it", one_of(&names)),
+            );
+            return None;
+        };
+        let spec = OptionSpec {
+            name: tag,
+            kind: Kind::Text,
+            default: None,
+            doc: "",
+        };
+        let (value, ..) = self.value(&entry.value, entry.mark, &spec, tag)?;
+        let Value::Text(name) = value else {
+            return None;
+        };
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
+            let way_out = way_out(&name, names.iter().copied());
+            self.problem(
+                entry.value.mark,
+                format!("unknown {tag} '{name}'; {way_out}"),
+            );
+            return None;
+        };
+        let others: Entries = entries
+            .into_iter()
+            .filter(|entry| entry.key != tag)
+            .collect();
+        let walked = self.options(node.mark, &others, spec.options, &format!("{tag} '{name}'"));
+        Some(Choice { tag, spec, walked })
+    }
+
+    /// One value: checked, as it is written down again, and the choice if it is one.
+    fn value(
+        &mut self,
+        node: &Node,
+        key_mark: Mark,
+        spec: &OptionSpec,
+        key: &str,
+    ) -> Option<(Value, Filled, Option<Choice>)> {
+        // A nothing from a --set is not at the key's place in the file.
+        let key_mark = key_mark.max(Mark {
+            origin: node.mark.origin,
+            line: 0,
+            column: 0,
+        });
+        if let Kind::Variant { tag, specs } = &spec.kind {
+            let choice = self.choice(node, node.mark, key, tag, &specs())?;
+            let value = Value::Variant(Box::new(choice.variant()));
+            return Some((value, choice.filled(), Some(choice)));
+        }
+        let items = match (&spec.kind, &node.shape) {
+            (_, Shape::Refused) => return None,
+            (Kind::TextList | Kind::Globs, Shape::List(items)) => items,
+            (Kind::TextList | Kind::Globs, Shape::Scalar { .. }) => std::slice::from_ref(node),
+            (
+                _,
+                Shape::Scalar {
+                    text,
+                    plain: is_plain,
+                },
+            ) => {
+                let (value, filled) = self.scalar(node, text, *is_plain, key_mark, spec, key)?;
+                return Some((value, filled, None));
+            }
+            (_, Shape::List(_) | Shape::Map(_)) => {
+                self.wrong(node, key, &expected(spec), "");
+                return None;
+            }
+        };
+        if let [
+            Node {
+                shape: Shape::Scalar { text, plain: true },
+                ..
+            },
+        ] = items
+            && !matches!(node.shape, Shape::List(_))
+            && plain(text) == Plain::Null
+        {
+            if spec.default == Some("null") {
+                return Some((Value::Null, Filled::Null, None));
+            }
+            self.wrong_null(key_mark, key, spec);
+            return None;
+        }
+        let mut texts = Vec::new();
+        let mut filled = Vec::new();
+        let mut valid = true;
+        for item in items {
+            match &item.shape {
+                Shape::Scalar {
+                    text,
+                    plain: is_plain,
+                } => {
+                    let text_spec = OptionSpec {
+                        name: spec.name,
+                        kind: Kind::Text,
+                        default: None,
+                        doc: "",
+                    };
+                    match self.scalar(item, text, *is_plain, item.mark, &text_spec, key) {
+                        Some((Value::Text(text), written)) => {
+                            if matches!(spec.kind, Kind::Globs) {
+                                valid &= self.judge_glob(item.mark, key, &text);
+                            }
+                            texts.push(text);
+                            filled.push(written);
+                        }
+                        _ => valid = false,
+                    }
+                }
+                Shape::Refused => valid = false,
+                Shape::List(_) | Shape::Map(_) => {
+                    self.wrong(item, key, &expected(spec), "");
+                    valid = false;
+                }
+            }
+        }
+        if valid
+            && matches!(spec.kind, Kind::Globs)
+            && texts.iter().all(|glob| glob.starts_with('!'))
+        {
+            let message = match texts.is_empty() {
+                true => format!(
+                    "'{key}' must name at least one file, got an empty list; add a path or a glob"
+                ),
+                false => format!(
+                    "'{key}' must have a glob that does not exclude, got only '!' globs; add one"
+                ),
+            };
+            self.problem(node.mark, message);
+            valid = false;
+        }
+        let filled = match filled.len() == 1 && !matches!(node.shape, Shape::List(_)) {
+            true => filled.remove(0),
+            false => Filled::List(filled),
+        };
+        valid.then_some((Value::List(texts), filled, None))
+    }
+
+    fn scalar(
+        &mut self,
+        node: &Node,
+        written: &str,
+        is_plain: bool,
+        key_mark: Mark,
+        spec: &OptionSpec,
+        key: &str,
+    ) -> Option<(Value, Filled)> {
+        let Expanded {
+            text,
+            from_variable,
+        } = match expand(written, self.variable) {
+            Ok(expanded) => expanded,
+            Err(message) => {
+                self.problem(node.mark, format!("'{key}': {message}"));
+                return None;
+            }
+        };
+        let changed = from_variable || text != written;
+        // What a variable holds is taken as if it were typed without quotes, but never for no text.
+        let wants_text = matches!(
+            spec.kind,
+            Kind::Text | Kind::Choice(_) | Kind::Path | Kind::SortKey
+        );
+        let meaning = match (is_plain || from_variable, from_variable && wants_text) {
+            (true, false) => plain(&text),
+            _ => Plain::Text,
+        };
+        if meaning == Plain::Null {
+            if spec.default == Some("null") {
+                return Some((Value::Null, Filled::Null));
+            }
+            self.wrong_null(key_mark, key, spec);
+            return None;
+        }
+        let quotes = match (is_plain || from_variable, plain(&text)) {
+            (false, Plain::Number(_) | Plain::Bool(_)) => "; remove the quotes",
+            _ => "",
+        };
+        let value = match (&spec.kind, meaning) {
+            (Kind::Integer { min, max }, meaning) => {
+                let whole = match meaning {
+                    Plain::Number(number) => number.as_whole(&text),
+                    Plain::Text if spec.name.ends_with("_bytes") => size_bytes(&text),
+                    _ => None,
+                };
+                let (negative, too_large) = match meaning {
+                    Plain::Number(Number::Whole {
+                        negative,
+                        magnitude,
+                    }) => (negative, !negative && magnitude.is_none()),
+                    _ => (false, false),
+                };
+                match whole {
+                    Some(value) if (*min..=*max).contains(&value) => {
+                        (Value::Integer(value), Filled::Whole(value))
+                    }
+                    Some(_) => {
+                        self.wrong_text(node, key, &bounds_of_whole(*min, *max), &text, "");
+                        return None;
+                    }
+                    None if negative => {
+                        self.wrong_text(node, key, &bounds_of_whole(*min, *max), &text, "");
+                        return None;
+                    }
+                    None if too_large => {
+                        self.wrong_text(
+                            node,
+                            key,
+                            &format!("{} or less", grouped(*max)),
+                            &text,
+                            "",
+                        );
+                        return None;
+                    }
+                    None => {
+                        self.wrong_text(node, key, &expected(spec), &text, quotes);
+                        return None;
+                    }
+                }
+            }
+            (Kind::Number { min, max }, Plain::Number(number)) => {
+                let value = number.as_f64();
+                if !(*min..=*max).contains(&value) || !value.is_finite() {
+                    self.wrong_text(node, key, &bounds_of_number(*min, *max), &text, "");
+                    return None;
+                }
+                // 0.0 and -0.0 are the same bound and must have the same hash.
+                let value = value + 0.0;
+                (Value::Number(value), Filled::Number(value))
+            }
+            (Kind::Number { .. }, _) => {
+                let percent = text
+                    .strip_suffix('%')
+                    .and_then(|share| super::scalar::number(share.trim_end()));
+                let way_out = match percent {
+                    Some(share) => format!("; write {}", share.as_f64() / 100.0),
+                    None => quotes.to_string(),
+                };
+                self.wrong_text(node, key, &expected(spec), &text, &way_out);
+                return None;
+            }
+            (Kind::Bool, Plain::Bool(value)) => (Value::Bool(value), Filled::Bool(value)),
+            (Kind::Bool, _) => {
+                let way_out = match text.to_lowercase().as_str() {
+                    "yes" | "on" | "y" => "; write true",
+                    "no" | "off" | "n" => "; write false",
+                    _ => quotes,
+                };
+                self.wrong_text(node, key, &expected(spec), &text, way_out);
+                return None;
+            }
+            (Kind::Choice(words), _) => {
+                if !words.contains(&text.as_str()) {
+                    let near = nearest(&text, words.iter().copied());
+                    let way_out =
+                        near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+                    self.wrong_text(node, key, &expected(spec), &text, &way_out);
+                    return None;
+                }
+                (Value::Text(text.clone()), Filled::Text(text))
+            }
+            (
+                Kind::Text | Kind::TextList | Kind::Globs | Kind::SortKey | Kind::Path,
+                Plain::Text,
+            ) => {
+                match spec.kind {
+                    Kind::SortKey => self.sort_keys.push((node.mark, spec.name, text.clone())),
+                    Kind::Path if !self.judge_path(node.mark, key, &text) => return None,
+                    _ => {}
+                }
+                (Value::Text(text.clone()), Filled::Text(text))
+            }
+            (Kind::Text | Kind::TextList | Kind::Globs | Kind::SortKey | Kind::Path, _) => {
+                self.wrong_text(
+                    node,
+                    key,
+                    &expected(spec),
+                    &text,
+                    "; put it in quotes if it is meant as text",
+                );
+                return None;
+            }
+            (Kind::Variant { .. }, _) => return None,
+        };
+        let (value, filled) = value;
+        let filled = match changed {
+            true => Filled::Written(written.to_string(), Box::new(filled)),
+            false => filled,
+        };
+        Some((value, filled))
+    }
+
+    fn judge_glob(&mut self, mark: Mark, key: &str, glob: &str) -> bool {
+        let pattern = glob.strip_prefix('!').unwrap_or(glob);
+        if !self.judge_path(mark, key, pattern) {
+            return false;
+        }
+        match globset::GlobBuilder::new(pattern)
+            .literal_separator(true)
+            .build()
+        {
+            Ok(_) => true,
+            Err(error) => {
+                let message = format!(
+                    "'{key}' must be a valid glob, got '{}': {}",
+                    cut(glob),
+                    error.kind()
+                );
+                self.problem(mark, message);
+                false
+            }
+        }
+    }
+
+    fn judge_path(&mut self, mark: Mark, key: &str, path: &str) -> bool {
+        if path.is_empty() {
+            self.problem(
+                mark,
+                format!("'{key}' must be a path, got ''; name a file or folder"),
+            );
+            return false;
+        }
+        let lower = path.to_ascii_lowercase();
+        if sections::REMOTE_PREFIXES
+            .iter()
+            .any(|prefix| lower.starts_with(prefix))
+        {
+            let message = format!(
+                "'{key}' must be a local path, got '{}'; remote paths are not supported yet: copy the files here and \
+                 name the copy",
+                cut(path)
+            );
+            self.problem(mark, message);
+            return false;
+        }
+        if begins_at_home(path) && self.home.is_none() {
+            let message = format!(
+                "'{key}' begins with '~', but the environment variable 'HOME' is not set; set it"
+            );
+            self.problem(mark, message);
+            return false;
+        }
+        true
+    }
+
+    /// A text that is there must not be empty.
+    fn require_text(&mut self, walked: &Walked, option: &str) {
+        if let Some((_, Value::Text(text))) =
+            walked.options.iter().find(|(name, _)| *name == option)
+            && text.is_empty()
+        {
+            self.problem(
+                walked.mark(option),
+                format!("'{option}' must be a text of at least one character, got ''"),
+            );
+        }
+    }
+
+    /// A dotted path that is there must lead somewhere.
+    fn require_field_path(&mut self, walked: &Walked, option: &str) {
+        if let Some((_, Value::Text(path))) =
+            walked.options.iter().find(|(name, _)| *name == option)
+            && path.split('.').any(str::is_empty)
+        {
+            let message = format!(
+                "'{option}' must be a field, or keys joined by single dots, got '{}'",
+                cut(path)
+            );
+            self.problem(walked.mark(option), message);
+        }
+    }
+
+    fn wrong(&mut self, node: &Node, key: &str, must_be: &str, way_out: &str) {
+        if !matches!(node.shape, Shape::Refused) {
+            self.problem(
+                node.mark,
+                format!("'{key}' must be {must_be}, got {}{way_out}", shown(node)),
+            );
+        }
+    }
+
+    fn wrong_text(&mut self, node: &Node, key: &str, must_be: &str, text: &str, way_out: &str) {
+        let is_plain = matches!(node.shape, Shape::Scalar { plain: true, .. });
+        let found = shown_text(text, is_plain);
+        self.problem(
+            node.mark,
+            format!("'{key}' must be {must_be}, got {found}{way_out}"),
+        );
+    }
+
+    fn wrong_null(&mut self, mark: Mark, key: &str, spec: &OptionSpec) {
+        let way_out = match spec.default {
+            Some(default) if !matches!(default, "" | "null") => {
+                format!("; remove the key for the default, {default}")
+            }
+            _ => "; fill it in".to_string(),
+        };
+        self.problem(
+            mark,
+            format!("'{key}' must be {}, got nothing{way_out}", expected(spec)),
+        );
+    }
+}
+
+/// A default of a table as a tree whose places are all `at`.
+fn default_node(default: &str, at: Mark) -> Node {
+    let mut found = Vec::new();
+    let node = parse(default, 0, &mut found);
+    let mut node = node.unwrap_or(Node {
+        mark: at,
+        shape: Shape::Scalar {
+            text: String::new(),
+            plain: true,
+        },
+    });
+    overrides::move_to(&mut node, at);
+    node
+}
+
+fn has_reference(options: &Options) -> bool {
+    match options.iter().find(|(name, _)| *name == "reference") {
+        Some((_, Value::Null)) => false,
+        Some((_, Value::List(globs))) => !globs.is_empty(),
+        _ => true,
+    }
+}
+
+/// The sort keys that the options of a choice and of those inside it name.
+fn sort_keys_of(choice: &Choice, keys: &mut Vec<String>) {
+    for option in choice.spec.options {
+        if let (Kind::SortKey, Value::Text(key)) =
+            (&option.kind, choice.walked.options.get(option.name))
+        {
+            keys.push(key.clone());
+        }
+    }
+    for nested in choice.walked.nested.values() {
+        sort_keys_of(nested, keys);
+    }
+}
+
+/// What an option may be, in words.
+pub(super) fn expected(spec: &OptionSpec) -> String {
+    match &spec.kind {
+        Kind::Integer { min, max } if spec.name.ends_with("_bytes") => {
+            format!(
+                "a size such as 64MiB or a whole number of bytes, {}",
+                bounds_of_whole(*min, *max)
+            )
+        }
+        Kind::Integer { min, max } if min == max => min.to_string(),
+        Kind::Integer { min, max } => format!("a whole number, {}", bounds_of_whole(*min, *max)),
+        Kind::Number { min, max } => match bounds_of_number(*min, *max).as_str() {
+            FINITE => FINITE.to_string(),
+            bounds => format!("a number, {bounds}"),
+        },
+        Kind::Bool => "true or false".to_string(),
+        Kind::Text => "a text".to_string(),
+        Kind::Choice(words) => one_of(words),
+        Kind::TextList => "a text or a list of texts".to_string(),
+        Kind::Path => "a path".to_string(),
+        Kind::Globs => "a path, a glob or a list of them".to_string(),
+        Kind::SortKey => "a sort key such as score or length_tokens".to_string(),
+        Kind::Variant { tag, .. } => format!("a mapping with '{tag}'"),
+    }
+}
+
+const FINITE: &str = "a finite number";
+
+fn bounds_of_whole(min: u64, max: u64) -> String {
+    match (min, max) {
+        (min, u64::MAX) => format!("{} or more", grouped(min)),
+        (min, max) if min == max => grouped(min),
+        (min, max) => format!("from {} to {}", grouped(min), grouped(max)),
+    }
+}
+
+fn bounds_of_number(min: f64, max: f64) -> String {
+    let (bounded_below, bounded_above) = (min > f64::MIN, max < f64::MAX);
+    match (bounded_below, bounded_above) {
+        (true, true) => format!("from {min} to {max}"),
+        (true, false) => format!("{min} or more"),
+        (false, true) => format!("{max} or less"),
+        (false, false) => FINITE.to_string(),
+    }
+}
+
+/// `a, b or c`.
+fn one_of<W: AsRef<str>>(words: &[W]) -> String {
+    match words {
+        [] => "none".to_string(),
+        [word] => word.as_ref().to_string(),
+        [words @ .., last] => {
+            let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", words.join(", "), last.as_ref())
+        }
+    }
+}
+
+/// The nearest valid name, or the valid names.
+fn way_out<'n>(name: &str, valid: impl Iterator<Item = &'n str> + Clone) -> String {
+    if let Some(near) = nearest(name, valid.clone()) {
+        return format!("did you mean '{near}'?");
+    }
+    let listed: Vec<&str> = valid.clone().take(NAMES_LISTED).collect();
+    match valid.count() - listed.len() {
+        0 => format!("valid: {}", listed.join(", ")),
+        more => format!("valid: {} and {more} more", listed.join(", ")),
+    }
+}
+
+/// A wrong value, in words.
+fn shown(node: &Node) -> String {
+    match &node.shape {
+        Shape::Scalar { text, plain } => shown_text(text, *plain),
+        Shape::List(_) => "a list".to_string(),
+        Shape::Map(_) => "a mapping".to_string(),
+        Shape::Refused => "something refused".to_string(),
+    }
+}
+
+fn shown_text(text: &str, is_plain: bool) -> String {
+    match (is_plain, plain(text)) {
+        (true, Plain::Null) => "nothing".to_string(),
+        (true, Plain::Bool(_) | Plain::Number(_) | Plain::NotFinite) => cut(text),
+        _ => format!("'{}'", cut(text)),
+    }
+}
+
+/// A text short enough for a message, on one line.
+fn cut(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(VALUE_CHARS_SHOWN)
+        .flat_map(printable)
+        .collect();
+    if text.chars().nth(VALUE_CHARS_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Control characters escaped, so that a message stays on its line and moves no cursor.
+fn printable(letter: char) -> Vec<char> {
+    match letter.is_control() {
+        true => letter.escape_default().collect(),
+        false => vec![letter],
+    }
+}
