@@ -1,3 +1,8 @@
 //! Pure algorithms on slices: no I/O, no clock, no threads.
 
 pub mod hash;
+pub mod histogram;
+pub mod kneser_ney;
+pub mod ngram_model;
+pub mod ngram_table;
+pub mod unigram_prior;
