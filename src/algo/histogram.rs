@@ -12,18 +12,28 @@ impl Histogram {
     /// For numbers from `lowest` to `highest`, both included. Others count as the nearer bound.
     pub fn new(lowest: i64, highest: i64) -> Self {
         assert!(lowest <= highest, "a histogram needs at least one number");
-        Histogram { lowest, counts: vec![0; (highest - lowest) as usize + 1], total: 0 }
+        Histogram {
+            lowest,
+            counts: vec![0; (highest - lowest) as usize + 1],
+            total: 0,
+        }
     }
     /// Counts a number.
     #[inline]
     pub fn count(&mut self, value: i64) {
-        let place = value.saturating_sub(self.lowest).clamp(0, self.counts.len() as i64 - 1);
+        let place = value
+            .saturating_sub(self.lowest)
+            .clamp(0, self.counts.len() as i64 - 1);
         self.counts[place as usize] += 1;
         self.total += 1;
     }
     /// Adds the counts of another histogram of the same range.
     pub fn add(&mut self, other: &Histogram) {
-        assert_eq!((self.lowest, self.counts.len()), (other.lowest, other.counts.len()), "the same range");
+        assert_eq!(
+            (self.lowest, self.counts.len()),
+            (other.lowest, other.counts.len()),
+            "the same range"
+        );
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
@@ -39,7 +49,9 @@ impl Histogram {
         if self.total == 0 {
             return None;
         }
-        let rank = (u128::from(self.total) * u128::from(per_mille)).div_ceil(1000).max(1) as u64;
+        let rank = (u128::from(self.total) * u128::from(per_mille))
+            .div_ceil(1000)
+            .max(1) as u64;
         let mut seen = 0;
         let place = self.counts.iter().position(|count| {
             seen += count;
@@ -64,7 +76,10 @@ mod tests {
             all.add(&one);
         }
         assert_eq!(all.total(), 7);
-        let quantiles: Vec<_> = [0, 142, 143, 500, 715, 1000].iter().map(|&q| all.quantile(q).unwrap_or(0)).collect();
+        let quantiles: Vec<_> = [0, 142, 143, 500, 715, 1000]
+            .iter()
+            .map(|&q| all.quantile(q).unwrap_or(0))
+            .collect();
         assert_eq!(quantiles, [-5, -5, -3, 7, 19, 20]);
     }
 }

@@ -29,21 +29,34 @@ pub struct Discounts {
 impl Discounts {
     /// Given discounts, each from 0 to its count, rounded to multiples of 2^-24.
     pub fn fixed(discounts: [f64; 3]) -> Self {
-        Discounts { units: discounts.map(|d| (d * DISCOUNT_ONE as f64 + 0.5) as u64), fallback: false }
+        Discounts {
+            units: discounts.map(|d| (d * DISCOUNT_ONE as f64 + 0.5) as u64),
+            fallback: false,
+        }
     }
 
     /// From n1..n4, the number of n-grams whose adjusted count is 1, 2, 3 and 4:
     /// Y = n1/(n1 + 2 n2), Dk = k - (k+1) Y n(k+1)/n(k).
     /// 0.5, 1 and 1.5 where one of the four is 0, or a discount would leave 0 to k.
     pub fn estimate(counts: [u64; 4]) -> Self {
-        let fallback = Discounts { fallback: true, ..Self::fixed([0.5, 1.0, 1.5]) };
+        let fallback = Discounts {
+            fallback: true,
+            ..Self::fixed([0.5, 1.0, 1.5])
+        };
         if counts.contains(&0) {
             return fallback;
         }
         let n = counts.map(|count| count as f64);
         let y = n[0] / (n[0] + 2.0 * n[1]);
-        let d = [1.0 - 2.0 * y * n[1] / n[0], 2.0 - 3.0 * y * n[2] / n[1], 3.0 - 4.0 * y * n[3] / n[2]];
-        if d.iter().zip(1..).any(|(d, k)| !(0.0..=f64::from(k)).contains(d)) {
+        let d = [
+            1.0 - 2.0 * y * n[1] / n[0],
+            2.0 - 3.0 * y * n[2] / n[1],
+            3.0 - 4.0 * y * n[3] / n[2],
+        ];
+        if d.iter()
+            .zip(1..)
+            .any(|(d, k)| !(0.0..=f64::from(k)).contains(d))
+        {
             return fallback;
         }
         Self::fixed(d)
@@ -79,8 +92,15 @@ impl ContextSums {
     /// What an n-gram adds to its context.
     #[inline]
     pub fn of(adjusted: u32, kept: bool, discounts: &Discounts) -> Self {
-        let left = if kept { discounts.units(adjusted) } else { u64::from(adjusted) * DISCOUNT_ONE };
-        ContextSums { total: u64::from(adjusted), left }
+        let left = if kept {
+            discounts.units(adjusted)
+        } else {
+            u64::from(adjusted) * DISCOUNT_ONE
+        };
+        ContextSums {
+            total: u64::from(adjusted),
+            left,
+        }
     }
     /// Adds what another n-gram says.
     #[inline]
@@ -91,7 +111,11 @@ impl ContextSums {
     /// gamma(h): the share left to the shorter context; 1 for a context that was never seen.
     #[inline]
     pub fn back_off(&self) -> f64 {
-        if self.total == 0 { 1.0 } else { self.left as f64 / (self.total as f64 * DISCOUNT_ONE as f64) }
+        if self.total == 0 {
+            1.0
+        } else {
+            self.left as f64 / (self.total as f64 * DISCOUNT_ONE as f64)
+        }
     }
     /// p(w | h) of an n-gram of this context with this adjusted count (0: not seen or pruned).
     #[inline]
@@ -167,7 +191,12 @@ impl Packing {
     /// For n-grams of up to `order` tokens in `cells` cells.
     pub fn new(vocabulary_size: u32, order: u32, cells: u32) -> Self {
         let bits = |values: u32| u32::BITS - (values - 1).leading_zeros();
-        Packing { vocabulary_size, order, token_bits: bits(vocabulary_size + 3), cell_bits: bits(cells.max(2)) }
+        Packing {
+            vocabulary_size,
+            order,
+            token_bits: bits(vocabulary_size + 3),
+            cell_bits: bits(cells.max(2)),
+        }
     }
     /// Stands before the first token of a document.
     pub fn begin(&self) -> u32 {
@@ -210,7 +239,8 @@ impl Packing {
     pub fn hash<K: Key>(&self, key: K, length: u32) -> u64 {
         let mut hash = super::ngram_table::start_hash(self.last(key, length));
         for rest in (1..length).rev() {
-            hash = super::ngram_table::extend_hash(hash, self.last(self.context(key, rest + 1), rest));
+            hash =
+                super::ngram_table::extend_hash(hash, self.last(self.context(key, rest + 1), rest));
         }
         hash
     }
@@ -247,7 +277,12 @@ pub struct Item<K> {
 
 /// The longest n-grams of a model from sorted records (n-gram with its cell) and their counts:
 /// those that occur in a cell of `cells`, a set of bits.
-pub fn longest_items<K: Key>(records: &[K], counts: &[u32], packing: &Packing, cells: u32) -> Vec<Item<K>> {
+pub fn longest_items<K: Key>(
+    records: &[K],
+    counts: &[u32],
+    packing: &Packing,
+    cells: u32,
+) -> Vec<Item<K>> {
     let mut items: Vec<Item<K>> = Vec::with_capacity(records.len());
     let cell_mask = K::mask(packing.cell_bits);
     for (&record, &count) in records.iter().zip(counts) {
@@ -260,7 +295,11 @@ pub fn longest_items<K: Key>(records: &[K], counts: &[u32], packing: &Packing, c
                 last.adjusted += count;
                 last.occurrences += count;
             }
-            _ => items.push(Item { key, adjusted: count, occurrences: count }),
+            _ => items.push(Item {
+                key,
+                adjusted: count,
+                occurrences: count,
+            }),
         }
     }
     items
@@ -277,7 +316,11 @@ pub fn shorter_items<K: Key>(longer: &[Item<K>], packing: &Packing) -> Vec<Item<
                 last.adjusted += 1;
                 last.occurrences += item.occurrences;
             }
-            _ => items.push(Item { key, adjusted: 1, occurrences: item.occurrences }),
+            _ => items.push(Item {
+                key,
+                adjusted: 1,
+                occurrences: item.occurrences,
+            }),
         }
     }
     for item in &mut items {
@@ -300,7 +343,10 @@ pub struct Pruning {
 
 impl Pruning {
     /// Everything is kept.
-    pub const NONE: Pruning = Pruning { occurrences: 0, length: 0 };
+    pub const NONE: Pruning = Pruning {
+        occurrences: 0,
+        length: 0,
+    };
 
     /// Whether an n-gram is kept.
     #[inline]
@@ -346,7 +392,13 @@ impl OccurrenceCounts {
         for (occurrences, lengths) in self.counts.iter().enumerate().rev() {
             for (place, &ngrams) in lengths.iter().enumerate() {
                 if total + ngrams > max_ngrams {
-                    return (Pruning { occurrences: occurrences as u32, length: place as u32 + 1 }, kept);
+                    return (
+                        Pruning {
+                            occurrences: occurrences as u32,
+                            length: place as u32 + 1,
+                        },
+                        kept,
+                    );
                 }
                 total += ngrams;
                 kept[place] += ngrams;
@@ -364,7 +416,11 @@ mod tests {
     fn discounts_follow_the_formula_and_fall_back() {
         let d = Discounts::estimate([100, 40, 20, 10]);
         let y = 100.0 / 180.0;
-        for (got, want) in d.values().iter().zip([1.0 - 0.8 * y, 2.0 - 1.5 * y, 3.0 - 2.0 * y]) {
+        for (got, want) in d
+            .values()
+            .iter()
+            .zip([1.0 - 0.8 * y, 2.0 - 1.5 * y, 3.0 - 2.0 * y])
+        {
             assert!((got - want).abs() < 1e-7, "{got} {want}");
         }
         assert!(!d.fallback);
@@ -376,7 +432,10 @@ mod tests {
             assert_eq!(d.values(), [0.5, 1.0, 1.5]);
         }
         // 2 - 3 Y n3/n2 is below 0 here.
-        assert_eq!(Discounts::estimate([100, 1, 90, 10]).values(), [0.5, 1.0, 1.5]);
+        assert_eq!(
+            Discounts::estimate([100, 1, 90, 10]).values(),
+            [0.5, 1.0, 1.5]
+        );
     }
 
     /// The golden bigram: tokens `a b a b a c`, plain counts without borders, D = 0.75.
@@ -415,9 +474,15 @@ mod tests {
         first.add(ContextSums::of(1, true, &d));
         first.add(ContextSums::of(1, true, &d));
         let p = |count| first.probability(count, &d, 0.25);
-        assert_eq!([p(2), p(1), p(1), p(0)], [0.46875, 0.21875, 0.21875, 0.09375]);
+        assert_eq!(
+            [p(2), p(1), p(1), p(0)],
+            [0.46875, 0.21875, 0.21875, 0.09375]
+        );
         // After b comes only a, once: p(d | b) = 0.5 * 0.09375.
-        assert_eq!(ContextSums::of(1, true, &d).probability(0, &d, p(0)), 0.046875);
+        assert_eq!(
+            ContextSums::of(1, true, &d).probability(0, &d, p(0)),
+            0.046875
+        );
     }
 
     #[test]
@@ -428,7 +493,11 @@ mod tests {
         packing.each_ngram(&[1, 4], |ngram| ngrams.push(ngram));
         let (begin, end, nothing) = (packing.begin(), packing.end(), packing.nothing());
         let tokens = |key: u64| {
-            [packing.first(key), packing.last(packing.context(key, 3), 2), packing.last(key, 3)]
+            [
+                packing.first(key),
+                packing.last(packing.context(key, 3), 2),
+                packing.last(key, 3),
+            ]
         };
         let all: Vec<_> = ngrams.iter().map(|&key| tokens(key)).collect();
         assert_eq!(all, [[nothing, begin, 1], [begin, 1, 4], [1, 4, end]]);
@@ -437,11 +506,23 @@ mod tests {
         assert_eq!(packing.hash(ngrams[1], 3), hash);
         let mut wide: Vec<u128> = Vec::new();
         packing.each_ngram(&[1, 4], |ngram| wide.push(ngram));
-        assert_eq!(wide, ngrams.iter().map(|&key| u128::from(key)).collect::<Vec<_>>());
+        assert_eq!(
+            wide,
+            ngrams
+                .iter()
+                .map(|&key| u128::from(key))
+                .collect::<Vec<_>>()
+        );
         let bigram = Packing::new(5, 2, 2);
         let mut pairs: Vec<u64> = Vec::new();
         bigram.each_ngram(&[1], |ngram| pairs.push(ngram));
-        assert_eq!(pairs.iter().map(|&k| [bigram.first(k), bigram.last(k, 2)]).collect::<Vec<_>>(), [[5, 1], [1, 6]]);
+        assert_eq!(
+            pairs
+                .iter()
+                .map(|&k| [bigram.first(k), bigram.last(k, 2)])
+                .collect::<Vec<_>>(),
+            [[5, 1], [1, 6]]
+        );
     }
 
     #[test]
@@ -449,13 +530,17 @@ mod tests {
         let packing = Packing::new(4, 3, 2);
         let mut records: Vec<u64> = Vec::new();
         for document in [&[0, 1][..], &[0, 1], &[2, 0, 1]] {
-            packing.each_ngram(document, |ngram: u64| records.push(ngram << packing.cell_bits));
+            packing.each_ngram(document, |ngram: u64| {
+                records.push(ngram << packing.cell_bits)
+            });
         }
         records.sort_unstable();
         let items = longest_items(&records, &vec![1; records.len()], &packing, 1);
         let pairs = shorter_items(&items, &packing);
         let find = |first, last| {
-            let item = pairs.iter().find(|i| packing.first(i.key) == first && packing.last(i.key, 2) == last);
+            let item = pairs
+                .iter()
+                .find(|i| packing.first(i.key) == first && packing.last(i.key, 2) == last);
             let item = item.expect("the pair occurs");
             (item.adjusted, item.occurrences)
         };
@@ -468,7 +553,8 @@ mod tests {
     #[test]
     fn prunes_the_rarest_and_among_them_the_longest_first() {
         let mut counts = OccurrenceCounts::default();
-        for (occurrences, length, ngrams) in [(1, 2, 5), (1, 3, 9), (2, 2, 4), (2, 3, 3), (7, 3, 1)] {
+        for (occurrences, length, ngrams) in [(1, 2, 5), (1, 3, 9), (2, 2, 4), (2, 3, 3), (7, 3, 1)]
+        {
             (0..ngrams).for_each(|_| counts.count(occurrences, length));
         }
         assert_eq!(counts.prune_to(22), (Pruning::NONE, [9, 13, 0, 0]));

@@ -1,5 +1,6 @@
 //! Pure algorithms on slices: no I/O, no clock, no threads.
 
+pub mod excess;
 pub mod hash;
 pub mod histogram;
 pub mod kneser_ney;

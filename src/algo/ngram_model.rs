@@ -29,7 +29,12 @@ impl NgramModels {
             })
             .collect();
         let first = vec![0; (packing.vocabulary_size as usize + 1) * 2 * models];
-        NgramModels { packing, models, first, tables }
+        NgramModels {
+            packing,
+            models,
+            first,
+            tables,
+        }
     }
 
     /// Bytes in memory.
@@ -39,7 +44,10 @@ impl NgramModels {
 
     /// A hash of all values: equal models have equal ones.
     pub fn checksum(&self) -> u64 {
-        let parts = self.tables.iter().map(|table| xxhash_rust::xxh3::xxh3_64(table.as_bytes()));
+        let parts = self
+            .tables
+            .iter()
+            .map(|table| xxhash_rust::xxh3::xxh3_64(table.as_bytes()));
         let first = xxhash_rust::xxh3::xxh3_64(bytemuck::cast_slice(&self.first));
         parts.fold(first, |sum, part| extend_hash(sum ^ part, 1))
     }
@@ -75,7 +83,10 @@ impl NgramModels {
     fn first_of(&self, token: u32, models: [usize; 2]) -> ([u16; 2], [u16; 2]) {
         let row = token as usize * 2 * self.models;
         let row = &self.first[row..row + 2 * self.models];
-        (models.map(|model| row[model]), models.map(|model| row[self.models + model]))
+        (
+            models.map(|model| row[model]),
+            models.map(|model| row[self.models + model]),
+        )
     }
 
     /// Surprisal of each token of a document by two models, in steps of 1/2048 nat, at most 32
@@ -127,7 +138,11 @@ impl NgramModels {
                     for model in 0..2 {
                         let shorter = surprisals[place][model] + u32::from(back_offs[place][model]);
                         let own = u32::from(values[model]);
-                        surprisals[place][model] = if values[model] == ABSENT { shorter } else { own };
+                        surprisals[place][model] = if values[model] == ABSENT {
+                            shorter
+                        } else {
+                            own
+                        };
                     }
                 };
                 if length < order {
@@ -144,7 +159,11 @@ impl NgramModels {
                 }
             }
             for (model, codes) in out.iter_mut().enumerate() {
-                codes.extend(surprisals[..n].iter().map(|both| both[model].min(u32::from(MAX_CODE)) as u16));
+                codes.extend(
+                    surprisals[..n]
+                        .iter()
+                        .map(|both| both[model].min(u32::from(MAX_CODE)) as u16),
+                );
             }
             ids.copy_within(n..n + 4, 0);
         }

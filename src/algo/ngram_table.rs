@@ -150,7 +150,11 @@ impl NgramTable {
             if tags[self.slots_per_bucket - 1] == 0 {
                 return None;
             }
-            bucket = if bucket + 1 == self.buckets as usize { 0 } else { bucket + 1 };
+            bucket = if bucket + 1 == self.buckets as usize {
+                0
+            } else {
+                bucket + 1
+            };
         }
     }
 
@@ -159,7 +163,10 @@ impl NgramTable {
     /// # Panics
     /// When more n-grams are put in than there are slots.
     pub fn insert(&mut self, hash: u64) {
-        assert!((self.entries as usize) < self.slots(), "more n-grams than the table was made for");
+        assert!(
+            (self.entries as usize) < self.slots(),
+            "more n-grams than the table was made for"
+        );
         let tag = Self::tag(hash);
         let (slots, columns) = (self.slots_per_bucket, self.columns);
         let mut bucket = self.bucket(hash);
@@ -179,16 +186,24 @@ impl NgramTable {
                     return;
                 }
             }
-            bucket = if bucket + 1 == self.buckets as usize { 0 } else { bucket + 1 };
+            bucket = if bucket + 1 == self.buckets as usize {
+                0
+            } else {
+                bucket + 1
+            };
         }
     }
 
     /// Writes a value.
     #[inline]
     pub fn set(&mut self, slot: u32, column: usize, value: u16) {
-        let (bucket, slot) = (slot as usize / self.slots_per_bucket, slot as usize % self.slots_per_bucket);
+        let (bucket, slot) = (
+            slot as usize / self.slots_per_bucket,
+            slot as usize % self.slots_per_bucket,
+        );
         let start = bucket * self.lines_per_bucket;
-        let halves: &mut [u16] = bytemuck::cast_slice_mut(&mut self.lines[start..start + self.lines_per_bucket]);
+        let halves: &mut [u16] =
+            bytemuck::cast_slice_mut(&mut self.lines[start..start + self.lines_per_bucket]);
         halves[2 * self.slots_per_bucket + slot * self.columns + column] = value;
     }
 
@@ -237,11 +252,20 @@ impl NgramTable {
                 continue;
             }
             let halves: &[u16; 32] = bytemuck::cast_ref(&line.0);
-            let start = 2 * SLOTS + if found == SLOTS { 0 } else { found * self.columns };
+            let start = 2 * SLOTS
+                + if found == SLOTS {
+                    0
+                } else {
+                    found * self.columns
+                };
             let mut values = [0; C];
             for (value, &column) in values.iter_mut().zip(&columns) {
                 let stored = halves[(start + column) & 31];
-                *value = if found == SLOTS { self.initial[column] } else { stored };
+                *value = if found == SLOTS {
+                    self.initial[column]
+                } else {
+                    stored
+                };
             }
             visit(place, values);
         }
@@ -251,7 +275,10 @@ impl NgramTable {
         match slot {
             None => columns.map(|column| self.initial[column]),
             Some(slot) => {
-                let (bucket, slot) = (slot as usize / self.slots_per_bucket, slot as usize % self.slots_per_bucket);
+                let (bucket, slot) = (
+                    slot as usize / self.slots_per_bucket,
+                    slot as usize % self.slots_per_bucket,
+                );
                 let halves: &[u16] = bytemuck::cast_slice(self.words(bucket));
                 let start = 2 * self.slots_per_bucket + slot * self.columns;
                 columns.map(|column| halves[start + column])
@@ -271,7 +298,9 @@ mod tests {
     #[test]
     fn finds_what_was_put_in_and_nothing_else_for_every_width() {
         for columns in [1, 2, 3, 5, 6, 9, 17, 34, 51] {
-            let initial: Vec<u16> = (0..columns as u16).map(|c| if c == 0 { ABSENT } else { 0 }).collect();
+            let initial: Vec<u16> = (0..columns as u16)
+                .map(|c| if c == 0 { ABSENT } else { 0 })
+                .collect();
             let mut table = NgramTable::new(5_000, &initial);
             for i in 0..5_000u32 {
                 table.insert(hash_of([i, i * 7, 3]));
@@ -288,7 +317,11 @@ mod tests {
                 table.touch(chunk);
                 table.look_up(chunk, [columns - 1], |place, [value]| {
                     let i = block * BLOCK + place;
-                    let expected = if i < 5_000 { i as u16 } else { initial[columns - 1] };
+                    let expected = if i < 5_000 {
+                        i as u16
+                    } else {
+                        initial[columns - 1]
+                    };
                     assert_eq!(value, expected, "columns {columns}, n-gram {i}");
                 });
             }
@@ -307,15 +340,24 @@ mod tests {
             }
         }
         assert_eq!(table.entries(), 67 * 67 * 66);
-        let full = (0..table.buckets as usize).filter(|&b| table.words(b)[table.slots_per_bucket - 1] != 0).count();
+        let full = (0..table.buckets as usize)
+            .filter(|&b| table.words(b)[table.slots_per_bucket - 1] != 0)
+            .count();
         // A Poisson law of mean 4.4 puts 29 % at six or more; overflow adds some.
-        assert!((full as f64) < 0.42 * table.buckets as f64, "{full} of {}", table.buckets);
+        assert!(
+            (full as f64) < 0.42 * table.buckets as f64,
+            "{full} of {}",
+            table.buckets
+        );
     }
 
     #[test]
     fn codes_are_nearest_multiples_and_saturate() {
         assert_eq!(code_of(1.0), 0);
-        assert_eq!(code_of(0.5), (std::f64::consts::LN_2 * 2048.0).round() as u16);
+        assert_eq!(
+            code_of(0.5),
+            (std::f64::consts::LN_2 * 2048.0).round() as u16
+        );
         assert_eq!(code_of(0.0), MAX_CODE);
         assert_eq!(code_of(libm::exp(-40.0)), MAX_CODE);
         for i in 1..3000 {

@@ -15,7 +15,9 @@ const HIGHEST: i64 = 32 * 16_384;
 pub fn surprisal_steps(counts: &[u32]) -> Vec<u32> {
     let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let all = libm::log(total as f64 + counts.len() as f64);
-    let step = |&count: &u32| ((all - libm::log(f64::from(count) + 1.0)) * PRIOR_STEPS_PER_NAT + 0.5) as u32;
+    let step = |&count: &u32| {
+        ((all - libm::log(f64::from(count) + 1.0)) * PRIOR_STEPS_PER_NAT + 0.5) as u32
+    };
     counts.iter().map(step).collect()
 }
 
@@ -64,9 +66,16 @@ pub struct Centre {
 impl Centre {
     /// From counts in steps; `None` where nothing was counted.
     fn of(histogram: &Histogram) -> Option<Self> {
-        let quantile = |per_mille| histogram.quantile(per_mille).map(|v| v as f64 / PRIOR_STEPS_PER_NAT);
+        let quantile = |per_mille| {
+            histogram
+                .quantile(per_mille)
+                .map(|v| v as f64 / PRIOR_STEPS_PER_NAT)
+        };
         let spread = (quantile(750)? - quantile(250)?) / 1.35;
-        Some(Centre { median: quantile(500)?, spread: spread.max(1.0 / 1024.0) })
+        Some(Centre {
+            median: quantile(500)?,
+            spread: spread.max(1.0 / 1024.0),
+        })
     }
     /// Distance from the median, in spreads, signed.
     pub fn distance(&self, value: f64) -> f64 {
@@ -85,7 +94,11 @@ pub struct CentreCounts {
 impl Default for CentreCounts {
     fn default() -> Self {
         let empty = Histogram::new(0, HIGHEST);
-        CentreCounts { means: empty.clone(), deviations: empty.clone(), tokens: empty }
+        CentreCounts {
+            means: empty.clone(),
+            deviations: empty.clone(),
+            tokens: empty,
+        }
     }
 }
 
@@ -93,8 +106,10 @@ impl CentreCounts {
     /// Counts a document.
     pub fn count(&mut self, tokens: &[u32], steps: &[u32]) {
         let moments = Moments::of(tokens, steps);
-        self.means.count((moments.mean_nats * PRIOR_STEPS_PER_NAT + 0.5) as i64);
-        self.deviations.count((moments.deviation_nats * PRIOR_STEPS_PER_NAT + 0.5) as i64);
+        self.means
+            .count((moments.mean_nats * PRIOR_STEPS_PER_NAT + 0.5) as i64);
+        self.deviations
+            .count((moments.deviation_nats * PRIOR_STEPS_PER_NAT + 0.5) as i64);
         for &token in tokens {
             self.tokens.count(i64::from(steps[token as usize]));
         }
@@ -155,7 +170,10 @@ mod tests {
         let mean = values.iter().sum::<f64>() / 4.0;
         let deviation = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 4.0).sqrt();
         let moments = Moments::of(&tokens, &steps);
-        assert!((moments.mean_nats - mean).abs() < 1e-4 && (moments.deviation_nats - deviation).abs() < 1e-4);
+        assert!(
+            (moments.mean_nats - mean).abs() < 1e-4
+                && (moments.deviation_nats - deviation).abs() < 1e-4
+        );
         assert_eq!(Moments::of(&[3], &steps).deviation_nats, 0.0);
     }
 
@@ -172,7 +190,9 @@ mod tests {
         let centres = counts.centres().expect("documents were counted");
         let score = |tokens: &[u32]| centres.score(&Moments::of(tokens, &steps));
         let middle = score(&[0, 0, 2, 2, 3]);
-        assert!(middle > score(&[0; 5]) && middle > score(&[7; 5]) && middle > score(&[0, 7, 0, 7, 0]));
+        assert!(
+            middle > score(&[0; 5]) && middle > score(&[7; 5]) && middle > score(&[0, 7, 0, 7, 0])
+        );
         assert!((0.0..=1.0).contains(&score(&[7])));
         assert!((0..8).all(|id| (0.0..=1.0).contains(&centres.token_usefulness(steps[id]))));
     }
