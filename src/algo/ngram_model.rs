@@ -1,0 +1,171 @@
+//! Several smoothed n-gram models over one vocabulary in one set of tables, and surprisals by them.
+
+use super::kneser_ney::Packing;
+use super::ngram_table::{ABSENT, BLOCK, MAX_CODE, NgramTable, extend_hash, start_hash};
+
+/// The tables of `models` models. A value is a surprisal, or the -ln of a back-off weight, in
+/// steps of 1/2048 nat. Each value is rounded once, so that a surprisal is off by at most
+/// `order` / 4096 nat.
+pub struct NgramModels {
+    packing: Packing,
+    models: usize,
+    /// One row per id and one for the begin: surprisals of all models, then back-offs of all.
+    first: Vec<u16>,
+    /// N-grams of 2 tokens and more; columns as above, without back-offs for the longest.
+    tables: Vec<NgramTable>,
+}
+
+impl NgramModels {
+    /// Empty tables with room for `ngrams[i]` n-grams of `i + 2` tokens.
+    pub fn new(packing: Packing, models: usize, ngrams: &[u64]) -> Self {
+        let tables = (2..=packing.order)
+            .zip(ngrams)
+            .map(|(length, &entries)| {
+                let mut initial = vec![ABSENT; models];
+                if length < packing.order {
+                    initial.resize(2 * models, 0);
+                }
+                NgramTable::new(entries, &initial)
+            })
+            .collect();
+        let first = vec![0; (packing.vocabulary_size as usize + 1) * 2 * models];
+        NgramModels {
+            packing,
+            models,
+            first,
+            tables,
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> u64 {
+        self.first.len() as u64 * 2 + self.tables.iter().map(NgramTable::bytes).sum::<u64>()
+    }
+
+    /// A hash of all values: equal models have equal ones.
+    pub fn checksum(&self) -> u64 {
+        let parts = self
+            .tables
+            .iter()
+            .map(|table| xxhash_rust::xxh3::xxh3_64(table.as_bytes()));
+        let first = xxhash_rust::xxh3::xxh3_64(bytemuck::cast_slice(&self.first));
+        parts.fold(first, |sum, part| extend_hash(sum ^ part, 1))
+    }
+
+    /// The table of the n-grams of `length` tokens, 2 or more.
+    pub fn table(&self, length: u32) -> &NgramTable {
+        &self.tables[length as usize - 2]
+    }
+
+    /// The table of the n-grams of `length` tokens, to be filled.
+    pub fn table_mut(&mut self, length: u32) -> &mut NgramTable {
+        &mut self.tables[length as usize - 2]
+    }
+
+    /// Sets the surprisal of an n-gram by its slot in its table.
+    pub fn set_surprisal(&mut self, length: u32, slot: u32, model: usize, code: u16) {
+        self.tables[length as usize - 2].set(slot, model, code);
+    }
+
+    /// Sets the back-off of an n-gram shorter than the longest.
+    pub fn set_back_off(&mut self, length: u32, slot: u32, model: usize, code: u16) {
+        self.tables[length as usize - 2].set(slot, self.models + model, code);
+    }
+
+    /// Sets the surprisal and the back-off of a single token; the begin stands after the last id.
+    pub fn set_first(&mut self, token: u32, model: usize, surprisal: u16, back_off: u16) {
+        let row = token as usize * 2 * self.models;
+        self.first[row + model] = surprisal;
+        self.first[row + self.models + model] = back_off;
+    }
+
+    #[inline]
+    fn first_of(&self, token: u32, models: [usize; 2]) -> ([u16; 2], [u16; 2]) {
+        let row = token as usize * 2 * self.models;
+        let row = &self.first[row..row + 2 * self.models];
+        (
+            models.map(|model| row[model]),
+            models.map(|model| row[self.models + model]),
+        )
+    }
+
+    /// Surprisal of each token of a document by two models, in steps of 1/2048 nat, at most 32
+    /// nats. Ids must be below the vocabulary's size.
+    ///
+    /// Works block by block: hash all, touch all, then look all up, so that cache misses overlap.
+    pub fn surprisals(&self, models: [usize; 2], tokens: &[u32], out: &mut [Vec<u16>; 2]) {
+        for codes in out.iter_mut() {
+            codes.clear();
+            codes.reserve(tokens.len());
+        }
+        let order = self.packing.order as usize;
+        let (p, q) = (models[0], models[1]);
+        // The four tokens before the block, then the block.
+        let mut ids = [self.packing.nothing(); BLOCK + 4];
+        ids[3] = self.packing.begin();
+        let mut hashes = [[0u64; BLOCK]; 4];
+        // Back-off of the 1..4 tokens that stand before the block.
+        let mut carried = [[0u16; 2]; 5];
+        carried[1] = self.first_of(self.packing.begin(), models).1;
+        let mut surprisals = [[0u32; 2]; BLOCK];
+        // Place i holds the back-off of the context of token i.
+        let mut back_offs = [[0u16; 2]; BLOCK + 1];
+        let mut longer_back_offs = [[0u16; 2]; BLOCK + 1];
+        for block in tokens.chunks(BLOCK) {
+            let n = block.len();
+            ids[4..4 + n].copy_from_slice(block);
+            for place in 0..n {
+                let mut hash = start_hash(ids[place + 4]);
+                for length in 2..=order {
+                    hash = extend_hash(hash, ids[place + 5 - length]);
+                    hashes[length - 2][place] = hash;
+                }
+            }
+            for (table, hashes) in self.tables.iter().zip(&hashes) {
+                table.touch(&hashes[..n]);
+            }
+            back_offs[0] = carried[1];
+            for (place, &token) in block.iter().enumerate() {
+                let (surprisal, back_off) = self.first_of(token, models);
+                surprisals[place] = surprisal.map(u32::from);
+                back_offs[place + 1] = back_off;
+            }
+            carried[1] = back_offs[n];
+            for length in 2..=order {
+                let table = &self.tables[length - 2];
+                let hashes = &hashes[length - 2][..n];
+                let mut take = |place: usize, values: [u16; 2]| {
+                    for model in 0..2 {
+                        let shorter = surprisals[place][model] + u32::from(back_offs[place][model]);
+                        let own = u32::from(values[model]);
+                        surprisals[place][model] = if values[model] == ABSENT {
+                            shorter
+                        } else {
+                            own
+                        };
+                    }
+                };
+                if length < order {
+                    longer_back_offs[0] = carried[length];
+                    let columns = [p, q, self.models + p, self.models + q];
+                    table.look_up(hashes, columns, |place, [own_p, own_q, left_p, left_q]| {
+                        longer_back_offs[place + 1] = [left_p, left_q];
+                        take(place, [own_p, own_q]);
+                    });
+                    carried[length] = longer_back_offs[n];
+                    std::mem::swap(&mut back_offs, &mut longer_back_offs);
+                } else {
+                    table.look_up(hashes, [p, q], take);
+                }
+            }
+            for (model, codes) in out.iter_mut().enumerate() {
+                codes.extend(
+                    surprisals[..n]
+                        .iter()
+                        .map(|both| both[model].min(u32::from(MAX_CODE)) as u16),
+                );
+            }
+            ids.copy_within(n..n + 4, 0);
+        }
+    }
+}

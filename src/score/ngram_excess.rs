@@ -1,0 +1,872 @@
+//! What a model of good text knows better than a model of the corpus, per token.
+
+use super::ngram_fit::{BuildOptions, Counted, Counter, Learned, ModelReport};
+use super::parallel::{Sample, check, each_part, fold_of};
+use super::unigram::{FoldedPrior, no_documents, parameter_hash};
+use super::{
+    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
+    TokenSource,
+};
+use crate::algo::excess::{Calibration, MAX_MEAN, Usefulness, Window};
+use crate::algo::histogram::Histogram;
+use crate::algo::kneser_ney::{Key, Packing};
+use crate::algo::ngram_model::NgramModels;
+use crate::algo::ngram_table::{MAX_CODE, STEPS_PER_NAT};
+use crate::record::{Kind, OptionError, OptionSpec, Options, Spec};
+use serde_json::json;
+use std::cell::RefCell;
+use std::path::Path;
+
+/// The estimator `ngram_excess`.
+pub(super) const KIND: EstimatorKind = EstimatorKind {
+    spec: Spec {
+        name: "ngram_excess",
+        summary: "Usefulness per token: signal left, learnable, and closer to the reference than to the corpus",
+        details: "Two interpolated modified Kneser-Ney models over token ids: q of the reference, p of the corpus. \
+                  s_p and s_q are the surprisals of a token in nats, clipped at c999. excess = s_p - s_q; \
+                  left = 1 - exp(-s_p); able = clip((c999 - s_q) / (c999 - c95), 0, 1), 1 where c999 = c95; \
+                  want = sigmoid((mean excess over the window - tau) / s); u = left * able * want. c95 and c999 are \
+                  percentiles of s_q, tau and s the median and IQR / 1.35 (at least 1/1024) of the windowed excess, \
+                  all on reference text that q was not fitted on. A document's score is the mean of u. \
+                  No document is scored by a model that was fitted on it: p of the other folds scores a document, \
+                  and reference documents that also stand in the corpus are left out of q. \
+                  Surprisals are whole multiples of 1/2048 nat, with an error of at most order / 4096 nat. \
+                  `reference: self` takes the tenth of the sampled documents with the highest `prior` score, in the \
+                  folds of the corpus. Sources: Moore and Lewis 2010 (excess), Chen and Goodman 1998 (smoothing).",
+        options: &[
+            OptionSpec {
+                name: "reference",
+                kind: Kind::Globs,
+                default: None,
+                doc: "files of good text, never an evaluation set; or `self`: the corpus' own best tenth by `prior`",
+            },
+            OptionSpec {
+                name: "order",
+                kind: Kind::Integer { min: 2, max: 5 },
+                default: Some("3"),
+                doc: "tokens in the longest n-gram",
+            },
+            OptionSpec {
+                name: "fit_tokens",
+                kind: Kind::Integer {
+                    min: 1,
+                    max: 2_000_000_000,
+                },
+                default: Some("100_000_000"),
+                doc: "tokens of the corpus, and likewise of the reference, that the models learn from, about, drawn by \
+                      document; all where there are not more",
+            },
+            OptionSpec {
+                name: "model_ngrams",
+                kind: Kind::Integer {
+                    min: 0,
+                    max: 2_000_000_000,
+                },
+                default: Some("67_108_864"),
+                doc: "n-grams of two tokens and more that each model keeps at most; the rarest go first, all of the same \
+                      count and length together. In memory an n-gram takes about 14 to 22 bytes at 2 folds",
+            },
+            OptionSpec {
+                name: "folds",
+                kind: Kind::Integer { min: 2, max: 16 },
+                default: Some("2"),
+                doc: "parts of the corpus, and of the reference; a document is scored by models of the other parts",
+            },
+            OptionSpec {
+                name: "window_tokens",
+                kind: Kind::Integer { min: 0, max: 1024 },
+                default: Some("8"),
+                doc: "tokens on each side over which the excess is averaged; 0 takes the token alone",
+            },
+        ],
+        example: "{ reference: data/reference/*.jsonl.zst }",
+    },
+    version: 1,
+    needs_reference: true,
+    has_surprisal: true,
+    build,
+};
+
+#[derive(Clone, Debug)]
+struct NgramExcess {
+    reference_is_self: bool,
+    order: u32,
+    fit_tokens: u64,
+    model_ngrams: u64,
+    folds: u32,
+    window_tokens: usize,
+}
+
+fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
+    let reference = options.list("reference");
+    let reference_is_self = reference == ["self"];
+    if reference.is_empty() || (reference.iter().any(|glob| glob == "self") && !reference_is_self) {
+        return Err(OptionError::new(
+            "reference",
+            "globs of files of good text, or the word self alone",
+            format!("[{}]", reference.join(", ")),
+        ));
+    }
+    Ok(Box::new(NgramExcess {
+        reference_is_self,
+        order: options.integer("order") as u32,
+        fit_tokens: options.integer("fit_tokens"),
+        model_ngrams: options.integer("model_ngrams"),
+        folds: options.integer("folds") as u32,
+        window_tokens: options.integer("window_tokens") as usize,
+    }))
+}
+
+impl Fit for NgramExcess {
+    fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
+        let packing = Packing::new(input.vocabulary_size, self.order, 2 * self.folds);
+        let folder = input.work.join("ngrams");
+        std::fs::create_dir_all(&folder)?;
+        let fitted = if packing.record_bits() <= u64::BITS {
+            self.fit_with::<u64>(input, packing, &folder)
+        } else if packing.record_bits() <= u128::BITS && packing.token_bits < u32::BITS {
+            self.fit_with::<u128>(input, packing, &folder)
+        } else {
+            Err(FitError::Data(format!(
+                "a vocabulary of {} ids is too large for n-grams of {} tokens; lower 'order'",
+                input.vocabulary_size, self.order
+            )))
+        };
+        std::fs::remove_dir_all(&folder)?;
+        let fitted = fitted?;
+        let description = self.describe(&fitted, input.seed);
+        Ok(Box::new(FittedNgramExcess {
+            fitted,
+            folds: self.folds,
+            vocabulary_size: input.vocabulary_size,
+            description,
+        }))
+    }
+}
+
+/// All that scoring and its description need.
+struct Fitted {
+    models: NgramModels,
+    reports: Vec<ModelReport>,
+    usefulness: Usefulness,
+    /// Models of p by fold; the model of q is after them, or the models of q by fold.
+    q_is_folded: bool,
+    general: Learned,
+    target: Learned,
+    left_out_documents: u64,
+    held_out: HeldOut,
+}
+
+/// What held-out reference text scored.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeldOut {
+    tokens: u64,
+    u_ref: f64,
+    nats_by_target: f64,
+    nats_by_general: f64,
+}
+
+/// Who is learned from as reference.
+enum Target<'a> {
+    /// Documents of another source, by their sorted contents.
+    Apart {
+        source: &'a dyn TokenSource,
+        sample: Sample,
+    },
+    /// Documents of the corpus with at least this prior score; among equals, with at most this content.
+    OfCorpus {
+        prior: FoldedPrior,
+        cut: (f64, u128),
+    },
+}
+
+impl NgramExcess {
+    fn fit_with<K: Key>(
+        &self,
+        input: &FitInput<'_>,
+        packing: Packing,
+        folder: &Path,
+    ) -> Result<Fitted, FitError> {
+        let sample = Sample::new(self.fit_tokens, input.corpus.tokens());
+        let target = match input.reference {
+            Some(source) if !self.reference_is_self => Target::Apart {
+                source,
+                sample: Sample::new(self.fit_tokens, source.tokens()),
+            },
+            _ => self.best_of_corpus(input, sample)?,
+        };
+        let reference_tokens = match &target {
+            Target::Apart { source, .. } => source.tokens(),
+            Target::OfCorpus { .. } => input.corpus.tokens() / 8,
+        };
+        let tokens =
+            input.corpus.tokens().min(self.fit_tokens) + reference_tokens.min(self.fit_tokens);
+        let counter = Counter::<K>::new(packing, tokens, folder, input.memory_bytes)?;
+        match target {
+            Target::Apart {
+                source,
+                sample: of_reference,
+            } => self.fit_apart(input, counter, sample, source, of_reference),
+            Target::OfCorpus { prior, cut } => {
+                self.fit_of_corpus(input, counter, sample, &prior, cut)
+            }
+        }
+    }
+
+    fn options(&self) -> BuildOptions {
+        BuildOptions {
+            max_ngrams: self.model_ngrams,
+            discounts: None,
+        }
+    }
+
+    fn all_folds(&self) -> u32 {
+        (1 << self.folds) - 1
+    }
+
+    /// Cells of p but those of one fold.
+    fn without(&self, fold: u32) -> u32 {
+        self.all_folds() & !(1 << fold)
+    }
+
+    fn fit_apart<K: Key>(
+        &self,
+        input: &FitInput<'_>,
+        counter: Counter<K>,
+        sample: Sample,
+        source: &dyn TokenSource,
+        of_reference: Sample,
+    ) -> Result<Fitted, FitError> {
+        let folds = self.folds;
+        let mut contents: Vec<u128> = Vec::new();
+        let gather = |part: &mut Vec<u128>, document: &TokenDocument<'_>| {
+            if of_reference.draws(document) {
+                part.push(document.content);
+            }
+        };
+        each_part(source, Vec::new, gather, |part| contents.extend(part))?;
+        contents.sort_unstable();
+        contents.dedup();
+
+        let mut left_out: Vec<u128> = Vec::new();
+        let general = counter.add(
+            input.corpus,
+            Vec::new,
+            |left_out: &mut Vec<u128>, document| {
+                if contents.binary_search(&document.content).is_ok() {
+                    left_out.push(document.content);
+                }
+                if sample.draws(document) {
+                    1 << fold_of(document, folds)
+                } else {
+                    0
+                }
+            },
+            |part| left_out.extend(part),
+        )?;
+        if general.documents == 0 {
+            return Err(no_documents());
+        }
+        left_out.sort_unstable();
+        left_out.dedup();
+        let n_found = contents.len();
+        contents.retain(|content| left_out.binary_search(content).is_err());
+        if contents.len() < folds as usize {
+            return Err(FitError::Data(format!(
+                "the reference has {n_found} different documents and {} of them also stand in the corpus, which leaves \
+                 {}; {folds} or more are needed, one for each of the {folds} folds: name more reference files, or use \
+                 'reference: self'",
+                left_out.len(),
+                contents.len()
+            )));
+        }
+        // By rank, so that no fold is empty.
+        let fold_in_reference = |document: &TokenDocument<'_>| -> Option<u32> {
+            let rank = contents.binary_search(&document.content).ok()?;
+            of_reference
+                .draws(document)
+                .then_some((rank % folds as usize) as u32)
+        };
+        let cells = |_: &mut (), document: &TokenDocument<'_>| {
+            fold_in_reference(document).map_or(0, |fold| 1 << (folds + fold))
+        };
+        let target = counter.add(source, || (), cells, |()| {})?;
+        let counted = counter.finish()?;
+
+        let q_cells = |cells: u32| cells << folds;
+        let held_out_cells: Vec<u32> = (0..folds).map(|fold| q_cells(self.without(fold))).collect();
+        let mut scoring_cells: Vec<u32> = (0..folds).map(|fold| self.without(fold)).collect();
+        scoring_cells.push(q_cells(self.all_folds()));
+        let (models, reports) = self.build(&counted, &scoring_cells, input)?;
+        let (of_held_out, _) = self.build(&counted, &held_out_cells, input)?;
+        drop(counted);
+
+        let surprisals = |document: &TokenDocument<'_>, codes: &mut [Vec<u16>; 2]| {
+            let Some(fold) = fold_in_reference(document) else {
+                return false;
+            };
+            // q without this document's fold, then p of its fold in place of the first q.
+            let p_model = fold_of(document, folds) as usize;
+            of_held_out.surprisals([fold as usize; 2], document.tokens, codes);
+            let s_q = std::mem::take(&mut codes[1]);
+            models.surprisals([p_model; 2], document.tokens, codes);
+            codes[1] = s_q;
+            true
+        };
+        let (usefulness, held_out) = self.calibrate(source, surprisals)?;
+        let left_out_documents = left_out.len() as u64;
+        Ok(Fitted {
+            models,
+            reports,
+            usefulness,
+            q_is_folded: false,
+            general,
+            target,
+            left_out_documents,
+            held_out,
+        })
+    }
+
+    fn fit_of_corpus<K: Key>(
+        &self,
+        input: &FitInput<'_>,
+        counter: Counter<K>,
+        sample: Sample,
+        prior: &FoldedPrior,
+        cut: (f64, u128),
+    ) -> Result<Fitted, FitError> {
+        let folds = self.folds;
+        let is_best =
+            |document: &TokenDocument<'_>| sample.draws(document) && is_above(prior, document, cut);
+        #[derive(Default)]
+        struct Best {
+            learned: Learned,
+            folds: u32,
+        }
+        let mut best = Best::default();
+        let cells = |best: &mut Best, document: &TokenDocument<'_>| {
+            if !sample.draws(document) {
+                return 0;
+            }
+            let cell = 1 << fold_of(document, folds);
+            if !is_above(prior, document, cut) {
+                return cell;
+            }
+            best.learned.documents += 1;
+            best.learned.tokens += document.tokens.len() as u64;
+            best.folds |= cell;
+            cell | cell << folds
+        };
+        let general = counter.add(input.corpus, Best::default, cells, |part| {
+            best.learned.documents += part.learned.documents;
+            best.learned.tokens += part.learned.tokens;
+            best.folds |= part.folds;
+        })?;
+        if best.folds.count_ones() < 2 {
+            return Err(FitError::Data(format!(
+                "'reference: self' takes the best tenth of {} documents by prior: {}, all in one fold of {folds}, so that \
+                 no model is left to score that fold; it needs more documents, or name a reference",
+                general.documents, best.learned.documents
+            )));
+        }
+        let counted = counter.finish()?;
+        let p_cells = (0..folds).map(|fold| self.without(fold));
+        let cells: Vec<u32> = p_cells
+            .clone()
+            .chain(p_cells.map(|cells| cells << folds))
+            .collect();
+        let (models, reports) = self.build(&counted, &cells, input)?;
+        drop(counted);
+        let surprisals = |document: &TokenDocument<'_>, codes: &mut [Vec<u16>; 2]| {
+            let fold = fold_of(document, folds) as usize;
+            let best = is_best(document);
+            if best {
+                models.surprisals([fold, fold + folds as usize], document.tokens, codes);
+            }
+            best
+        };
+        let (usefulness, held_out) = self.calibrate(input.corpus, surprisals)?;
+        let target = best.learned;
+        Ok(Fitted {
+            models,
+            reports,
+            usefulness,
+            q_is_folded: true,
+            general,
+            target,
+            left_out_documents: 0,
+            held_out,
+        })
+    }
+
+    fn build<K: Key>(
+        &self,
+        counted: &Counted<K>,
+        cells: &[u32],
+        input: &FitInput<'_>,
+    ) -> Result<(NgramModels, Vec<ModelReport>), FitError> {
+        counted.build(cells, self.options(), input.memory_bytes)
+    }
+
+    /// The bound of the best tenth of the sampled documents by prior.
+    fn best_of_corpus<'a>(
+        &self,
+        input: &FitInput<'a>,
+        sample: Sample,
+    ) -> Result<Target<'a>, FitError> {
+        let (prior, learned) =
+            FoldedPrior::fit(input.corpus, input.vocabulary_size, self.folds, sample)?;
+        let mut scores: Vec<(f64, u128)> = Vec::with_capacity(learned.documents as usize);
+        let gather = |part: &mut Vec<(f64, u128)>, document: &TokenDocument<'_>| {
+            if sample.draws(document) {
+                part.push((prior.score(document), document.content));
+            }
+        };
+        each_part(input.corpus, Vec::new, gather, |part| scores.extend(part))?;
+        scores.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let n_best = scores.len().div_ceil(10);
+        let cut = *scores
+            .get(n_best.saturating_sub(1))
+            .ok_or_else(no_documents)?;
+        Ok(Target::OfCorpus { prior, cut })
+    }
+
+    /// Scales from held-out text: `surprisals` fills in s_p and s_q of a document by models that
+    /// were not fitted on it, or says that the document is not part of it.
+    fn calibrate(
+        &self,
+        source: &dyn TokenSource,
+        surprisals: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) -> bool + Sync,
+    ) -> Result<(Usefulness, HeldOut), FitError> {
+        let new_codes = || [Vec::new(), Vec::new()];
+        let mut s_q = Histogram::new(0, i64::from(MAX_CODE));
+        each_part(
+            source,
+            || (Histogram::new(0, i64::from(MAX_CODE)), new_codes()),
+            |(s_q, codes), document| {
+                if surprisals(document, codes) {
+                    codes[1].iter().for_each(|&code| s_q.count(i64::from(code)));
+                }
+            },
+            |(part, _)| s_q.add(&part),
+        )?;
+        let percentile = |per_mille| {
+            s_q.quantile(per_mille)
+                .map(|code| code as u16)
+                .ok_or_else(no_documents)
+        };
+        let (c95, c999) = (percentile(950)?, percentile(999)?);
+
+        let window = Window::new(self.window_tokens);
+        let mut means = Histogram::new(-MAX_MEAN, MAX_MEAN);
+        each_part(
+            source,
+            || (Histogram::new(-MAX_MEAN, MAX_MEAN), new_codes()),
+            |(means, codes), document| {
+                if surprisals(document, codes) {
+                    window.each_mean(&codes[0], &codes[1], c999, |mean| means.count(mean));
+                }
+            },
+            |(part, _)| means.add(&part),
+        )?;
+        let quartile = |per_mille| means.quantile(per_mille).ok_or_else(no_documents);
+        let calibration =
+            Calibration::new(c95, c999, [quartile(250)?, quartile(500)?, quartile(750)?]);
+        let usefulness = Usefulness::new(calibration, self.window_tokens);
+
+        // Sums over documents are whole numbers: of u in units of 2^-32, of surprisals in steps.
+        let mut totals = [0u128; 4];
+        each_part(
+            source,
+            || ([0u128; 4], new_codes()),
+            |(totals, codes), document| {
+                if surprisals(document, codes) {
+                    let sums = usefulness.sums(&codes[0], &codes[1]);
+                    totals[0] += document.tokens.len() as u128;
+                    totals[1] += (sums.usefulness * (1u64 << 32) as f64) as u128;
+                    for (total, codes) in totals[2..].iter_mut().zip(codes.iter()) {
+                        *total += codes.iter().map(|&code| u128::from(code)).sum::<u128>();
+                    }
+                }
+            },
+            |(part, _)| {
+                totals
+                    .iter_mut()
+                    .zip(part)
+                    .for_each(|(mine, theirs)| *mine += theirs)
+            },
+        )?;
+        let [tokens, u, p, q] = totals.map(|total| total as f64);
+        let held_out = HeldOut {
+            tokens: totals[0] as u64,
+            u_ref: u / (1u64 << 32) as f64 / tokens,
+            nats_by_general: p / STEPS_PER_NAT / tokens,
+            nats_by_target: q / STEPS_PER_NAT / tokens,
+        };
+        Ok((usefulness, held_out))
+    }
+
+    fn describe(&self, fitted: &Fitted, seed: u64) -> serde_json::Value {
+        let calibration = fitted.usefulness.calibration();
+        let nats = |code: u16| f64::from(code) / STEPS_PER_NAT;
+        let (general, target) = fitted.reports.split_at(self.folds as usize);
+        let mut description = json!({
+            "estimator": KIND.spec.name,
+            "version": KIND.version,
+            "order": self.order,
+            "fit_tokens": self.fit_tokens,
+            "model_ngrams": self.model_ngrams,
+            "folds": self.folds,
+            "window_tokens": self.window_tokens,
+            "reference": if self.reference_is_self { "self" } else { "given" },
+            "general": fitted.general,
+            "target": fitted.target,
+            "left_out_documents": fitted.left_out_documents,
+            "general_models": general,
+            "target_models": target,
+            "model_bytes": fitted.models.bytes(),
+            "surprisal_error_nats": f64::from(self.order) / 4096.0,
+            "tau_nats": calibration.tau_nats,
+            "s_nats": calibration.spread_nats,
+            "c95_nats": nats(calibration.c95),
+            "c999_nats": nats(calibration.c999),
+            "u_ref": fitted.held_out.u_ref,
+            "held_out_tokens": fitted.held_out.tokens,
+            "held_out_nats_by_target": fitted.held_out.nats_by_target,
+            "held_out_nats_by_general": fitted.held_out.nats_by_general,
+            "calibration": "uncalibrated (analytic)",
+        });
+        let hash = parameter_hash(&description, seed, fitted.models.checksum());
+        description["parameter_hash"] = hash.into();
+        description
+    }
+}
+
+fn is_above(prior: &FoldedPrior, document: &TokenDocument<'_>, cut: (f64, u128)) -> bool {
+    let order = prior.score(document).total_cmp(&cut.0);
+    order.is_gt() || (order.is_eq() && document.content <= cut.1)
+}
+
+struct FittedNgramExcess {
+    fitted: Fitted,
+    folds: u32,
+    vocabulary_size: u32,
+    description: serde_json::Value,
+}
+
+thread_local! {
+    /// Surprisals of the document in work, kept so that no document allocates.
+    static SURPRISALS: RefCell<[Vec<u16>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
+
+impl Estimator for FittedNgramExcess {
+    fn score(
+        &self,
+        document: &TokenDocument<'_>,
+        out: &mut TokenScores,
+    ) -> Result<DocumentScores, String> {
+        check(document, self.vocabulary_size)?;
+        let n_tokens = document.tokens.len();
+        out.usefulness.resize(n_tokens, 0.0);
+        out.excess_nats.resize(n_tokens, 0.0);
+        let fold = fold_of(document, self.folds) as usize;
+        let q = self.folds as usize + if self.fitted.q_is_folded { fold } else { 0 };
+        let sums = SURPRISALS.with_borrow_mut(|codes| {
+            self.fitted
+                .models
+                .surprisals([fold, q], document.tokens, codes);
+            self.fitted.usefulness.score(
+                &codes[0],
+                &codes[1],
+                &mut out.usefulness,
+                &mut out.excess_nats,
+            )
+        });
+        let n = n_tokens as f64;
+        let scores = DocumentScores {
+            score: sums.usefulness / n,
+            excess_nats: sums.excess_nats / n,
+            difficulty: sums.surprisal_nats / n,
+        };
+        if !scores.score.is_finite() {
+            return Err(format!(
+                "the score is {}, not a finite number",
+                scores.score
+            ));
+        }
+        Ok(scores)
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        self.description.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Corpus, fit, score_all};
+    use super::*;
+    use crate::algo::hash::keyed_by;
+    use crate::record::Value;
+
+    const VOCABULARY: u32 = 40;
+
+    fn estimator() -> NgramExcess {
+        NgramExcess {
+            reference_is_self: false,
+            order: 3,
+            fit_tokens: 1 << 30,
+            model_ngrams: 1 << 20,
+            folds: 2,
+            window_tokens: 8,
+        }
+    }
+
+    /// A cycle through the ids with a step of 1 or 2; `noise` ids are drawn at random.
+    fn text(n: u64, seed: u64, noise: bool) -> Vec<Vec<u32>> {
+        (0..n)
+            .map(|document| {
+                let mut token = keyed_by(seed, document) as u32 % VOCABULARY;
+                (0..60u64)
+                    .map(|place| {
+                        let draw = keyed_by(seed ^ 0xABCD, document * 100 + place) as u32;
+                        token = if noise {
+                            draw % VOCABULARY
+                        } else {
+                            (token + 1 + draw % 2) % VOCABULARY
+                        };
+                        token
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+
+    fn corpus() -> Corpus {
+        Corpus::new([text(30, 1, false), text(60, 2, true)].concat())
+    }
+
+    fn reference() -> Corpus {
+        Corpus::new(text(40, 3, false))
+    }
+
+    #[test]
+    fn text_like_the_reference_ranks_above_noise() {
+        let fitted = fit(&estimator(), &corpus(), Some(&reference()), VOCABULARY).expect("fits");
+        let scores = score_all(&*fitted, &corpus());
+        let (good, bad) = scores.split_at(30);
+        let lowest = good.iter().map(|s| s.0.score).fold(f64::INFINITY, f64::min);
+        let highest = bad.iter().map(|s| s.0.score).fold(0.0, f64::max);
+        assert!(lowest > highest, "{lowest} {highest}");
+        for (document, tokens) in &scores {
+            assert_eq!(
+                (tokens.usefulness.len(), tokens.excess_nats.len()),
+                (60, 60)
+            );
+            assert!(tokens.usefulness.iter().all(|u| (0.0..=1.0).contains(u)));
+            let mean = tokens.usefulness.iter().map(|&u| f64::from(u)).sum::<f64>() / 60.0;
+            assert_eq!(mean.to_bits(), document.score.to_bits());
+            assert!(document.difficulty > 0.0 && document.excess_nats.is_finite());
+        }
+        let description = fitted.describe();
+        assert!(description["u_ref"].as_f64().expect("a number") > 0.0);
+        assert!(description["s_nats"].as_f64().expect("a number") > 0.0);
+    }
+
+    #[test]
+    fn threads_parts_and_memory_change_no_bit() {
+        for reference_is_self in [false, true] {
+            let of = |parts: usize, threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .build()
+                    .expect("threads");
+                let (corpus, reference) = (
+                    Corpus { parts, ..corpus() },
+                    Corpus {
+                        parts,
+                        ..reference()
+                    },
+                );
+                let reference = (!reference_is_self).then_some(&reference);
+                let method = NgramExcess {
+                    reference_is_self,
+                    ..estimator()
+                };
+                let fitted = pool
+                    .install(|| fit(&method, &corpus, reference, VOCABULARY))
+                    .expect("fits");
+                (fitted.describe(), score_all(&*fitted, &corpus))
+            };
+            let expected = of(1, 1);
+            for (parts, threads) in [(1, 4), (7, 1), (90, 4)] {
+                let got = of(parts, threads);
+                assert_eq!(got.0, expected.0);
+                assert!(got.1 == expected.1, "{parts} parts, {threads} threads");
+            }
+        }
+    }
+
+    /// A copy in the same fold leaves the surprisal of the document as it was; one in the other
+    /// fold makes it well known.
+    #[test]
+    fn no_document_is_scored_by_a_model_fitted_on_it() {
+        let rare: Vec<u32> = (0..30).map(|i| (i * i * 7 + 3) % VOCABULARY).collect();
+        let mut documents = corpus().documents;
+        documents.push(rare.clone());
+        let mut fold_keys: Vec<u64> = (0..90)
+            .map(|i| if i % 2 == 0 { 0 } else { u64::MAX })
+            .collect();
+        fold_keys.push(0);
+        let difficulty = |copies: usize, fold_key: u64| {
+            let mut corpus = Corpus {
+                documents: documents.clone(),
+                fold_keys: Some(fold_keys.clone()),
+                parts: 3,
+            };
+            corpus.documents.extend(vec![rare.clone(); copies]);
+            corpus
+                .fold_keys
+                .as_mut()
+                .expect("given")
+                .extend(vec![fold_key; copies]);
+            let fitted = fit(&estimator(), &corpus, Some(&reference()), VOCABULARY).expect("fits");
+            let mut out = TokenScores::default();
+            fitted
+                .score(&corpus.document(90), &mut out)
+                .expect("scores")
+                .difficulty
+        };
+        let alone = difficulty(0, 0);
+        // c999 comes from the reference's own models, so that not even the clipping moves.
+        assert_eq!(difficulty(5, 0).to_bits(), alone.to_bits());
+        assert!(difficulty(5, u64::MAX) < alone - 0.5);
+    }
+
+    #[test]
+    fn reference_documents_of_the_corpus_are_left_out_and_counted() {
+        let mut shared = corpus();
+        let extra: Vec<u32> = (0..20).map(|i| 39 - i).collect();
+        shared.documents.push(extra.clone());
+        let with = Corpus::new([reference().documents, vec![extra]].concat());
+        let of = |reference: &Corpus| {
+            fit(&estimator(), &shared, Some(reference), VOCABULARY).expect("fits")
+        };
+        let (left_out, absent) = (of(&with), of(&reference()));
+        assert_eq!(left_out.describe()["left_out_documents"], 1);
+        assert_eq!(absent.describe()["left_out_documents"], 0);
+        assert_eq!(left_out.describe()["target"], absent.describe()["target"]);
+        assert!(score_all(&*left_out, &shared) == score_all(&*absent, &shared));
+    }
+
+    #[test]
+    fn small_data_work_or_say_what_is_needed() {
+        let two = Corpus::new(text(2, 9, false));
+        for corpus in [Corpus::new(vec![vec![5]]), Corpus::new(text(3, 8, true))] {
+            let fitted = fit(&estimator(), &corpus, Some(&two), VOCABULARY)
+                .expect("two documents, two folds");
+            for (document, _) in score_all(&*fitted, &corpus) {
+                assert!((0.0..=1.0).contains(&document.score));
+            }
+        }
+        let message = |result: Result<Box<dyn Estimator>, FitError>| {
+            result.err().expect("refused").to_string()
+        };
+        let one = Corpus::new(text(1, 9, false));
+        let error = message(fit(&estimator(), &corpus(), Some(&one), VOCABULARY));
+        assert!(
+            error.contains("1 different documents") && error.contains("2 or more"),
+            "{error}"
+        );
+        let error = message(fit(&estimator(), &two, Some(&two), VOCABULARY));
+        assert!(
+            error.contains("2 of them also stand in the corpus"),
+            "{error}"
+        );
+        let error = message(fit(
+            &estimator(),
+            &Corpus::new(vec![]),
+            Some(&two),
+            VOCABULARY,
+        ));
+        assert!(error.contains("no document to learn from"), "{error}");
+        let of_self = NgramExcess {
+            reference_is_self: true,
+            ..estimator()
+        };
+        let error = message(fit(&of_self, &two, None, VOCABULARY));
+        assert!(error.contains("all in one fold"), "{error}");
+        let error = message(fit(
+            &NgramExcess {
+                order: 5,
+                ..estimator()
+            },
+            &two,
+            Some(&two),
+            1 << 30,
+        ));
+        assert!(error.contains("lower 'order'"), "{error}");
+    }
+
+    #[test]
+    fn a_flat_reference_gives_finite_scores() {
+        let flat = Corpus::new((1..9).map(|n| vec![1; n * 50]).collect());
+        let fitted = fit(&estimator(), &corpus(), Some(&flat), VOCABULARY).expect("fits");
+        for (document, tokens) in score_all(&*fitted, &corpus()) {
+            assert!(document.score.is_finite());
+            assert!(tokens.usefulness.iter().all(|u| (0.0..=1.0).contains(u)));
+        }
+    }
+
+    #[test]
+    fn samples_and_prunes_as_asked() {
+        let few = NgramExcess {
+            fit_tokens: 2000,
+            model_ngrams: 50,
+            ..estimator()
+        };
+        let description = fit(&few, &corpus(), Some(&reference()), VOCABULARY)
+            .expect("fits")
+            .describe();
+        let tokens = description["general"]["tokens"].as_u64().expect("a count");
+        assert!((1000..3500).contains(&tokens), "{tokens} of 5400");
+        for model in description["general_models"].as_array().expect("models") {
+            let kept = model["ngrams_kept"].as_array().expect("counts")[1..]
+                .iter()
+                .map(|n| n.as_u64().expect("a count"));
+            assert!(kept.sum::<u64>() <= 50);
+        }
+        let all = fit(&estimator(), &corpus(), Some(&reference()), VOCABULARY)
+            .expect("fits")
+            .describe();
+        assert_eq!(all["general"]["tokens"], 5400);
+        assert_ne!(all["parameter_hash"], description["parameter_hash"]);
+    }
+
+    #[test]
+    fn the_word_self_stands_alone() {
+        let options = |globs: &[&str]| {
+            let mut options = Options::default();
+            options.set(
+                "reference",
+                Value::List(globs.iter().map(ToString::to_string).collect()),
+            );
+            for (name, value) in [
+                ("order", 3),
+                ("fit_tokens", 9),
+                ("model_ngrams", 9),
+                ("folds", 2),
+                ("window_tokens", 8),
+            ] {
+                options.set(name, Value::Integer(value));
+            }
+            build(&options)
+        };
+        assert!(options(&["self"]).is_ok() && options(&["a/*.jsonl", "!a/b.jsonl"]).is_ok());
+        assert_eq!(
+            options(&["self", "a"]).err().expect("refused").option,
+            "reference"
+        );
+        assert!(options(&[]).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! A token source in memory, for the tests of estimators.
+
+use super::{
+    DocumentScores, Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource,
+};
+use crate::algo::hash;
+
+pub(super) struct Corpus {
+    pub(super) documents: Vec<Vec<u32>>,
+    /// Fold keys; by content where absent.
+    pub(super) fold_keys: Option<Vec<u64>>,
+    pub(super) parts: usize,
+}
+
+impl Corpus {
+    pub(super) fn new(documents: Vec<Vec<u32>>) -> Self {
+        Corpus {
+            documents,
+            fold_keys: None,
+            parts: 1,
+        }
+    }
+
+    pub(super) fn document(&self, number: usize) -> TokenDocument<'_> {
+        let tokens = &self.documents[number];
+        let content = hash::content(bytemuck::cast_slice(tokens));
+        let by_content = hash::keyed(1, "fold", content as u64);
+        TokenDocument {
+            number: number as u64,
+            sample_key: hash::keyed(1, "sample", number as u64),
+            fold_key: self
+                .fold_keys
+                .as_ref()
+                .map_or(by_content, |keys| keys[number]),
+            content,
+            tokens,
+        }
+    }
+}
+
+impl TokenSource for Corpus {
+    fn parts(&self) -> usize {
+        self.parts
+    }
+    fn tokens(&self) -> u64 {
+        self.documents
+            .iter()
+            .map(|tokens| tokens.len() as u64)
+            .sum()
+    }
+    fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> std::io::Result<()> {
+        let n = self.documents.len();
+        for number in n * part / self.parts..n * (part + 1) / self.parts {
+            visit(self.document(number));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn fit(
+    fit: &dyn Fit,
+    corpus: &Corpus,
+    reference: Option<&Corpus>,
+    vocabulary_size: u32,
+) -> Result<Box<dyn Estimator>, FitError> {
+    let work = tempfile::tempdir()?;
+    let estimator = fit.fit(&FitInput {
+        corpus,
+        reference: reference.map(|reference| reference as &dyn TokenSource),
+        vocabulary_size,
+        seed: 17,
+        work: work.path(),
+        memory_bytes: 1 << 30,
+    });
+    assert_eq!(
+        std::fs::read_dir(work.path())?.count(),
+        0,
+        "intermediate files are removed"
+    );
+    estimator
+}
+
+/// What each document scored, bit by bit comparable.
+pub(super) fn score_all(
+    estimator: &dyn Estimator,
+    corpus: &Corpus,
+) -> Vec<(DocumentScores, ScoredTokens)> {
+    let mut out = TokenScores::default();
+    (0..corpus.documents.len())
+        .map(|number| {
+            let document = estimator
+                .score(&corpus.document(number), &mut out)
+                .expect("scores");
+            (
+                document,
+                ScoredTokens {
+                    usefulness: out.usefulness.clone(),
+                    excess_nats: out.excess_nats.clone(),
+                },
+            )
+        })
+        .collect()
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct ScoredTokens {
+    pub(super) usefulness: Vec<f32>,
+    pub(super) excess_nats: Vec<f32>,
+}
