@@ -2,13 +2,13 @@
 
 pub mod excess;
 pub mod hash;
+pub mod histogram;
 pub mod kendall;
+pub mod kneser_ney;
 pub mod language;
 pub mod minhash;
-pub mod pacing;
-pub mod words;
-pub mod histogram;
-pub mod kneser_ney;
 pub mod ngram_model;
 pub mod ngram_table;
+pub mod pacing;
 pub mod unigram_prior;
+pub mod words;

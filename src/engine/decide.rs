@@ -14,6 +14,7 @@ use crate::spill::{ScratchColumn, Spill};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 /// What became of a document: 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -37,7 +38,7 @@ pub struct Fate {
 
 /// The fates of all documents, and their ranks.
 pub struct Decisions<'a> {
-    corpus: &'a Corpus,
+    corpus: &'a Arc<Corpus>,
     fates: ScratchColumn<Fate>,
     /// Place in the order (input, id), by number; `None` where it is the number itself.
     ranks: Option<ScratchColumn<u64>>,
@@ -78,7 +79,7 @@ pub fn ascending_bits(value: f64) -> u64 {
 
 impl<'a> Decisions<'a> {
     /// Begins with the verdicts of the per-document stages; finds ranks and repeated ids.
-    pub fn new(corpus: &'a Corpus, ids_are_given: bool, spill: Spill) -> Result<Decisions<'a>, EngineError> {
+    pub fn new(corpus: &'a Arc<Corpus>, ids_are_given: bool, spill: Spill) -> Result<Decisions<'a>, EngineError> {
         std::fs::create_dir_all(spill.folder())?;
         let mut fates = ScratchColumn::create(&spill.folder().join("fates"), corpus.len())?;
         for (fate, (_, row)) in fates.values_mut().iter_mut().zip(corpus.rows()) {
@@ -130,9 +131,10 @@ impl<'a> Decisions<'a> {
 
     fn rank(&mut self) -> io::Result<()> {
         let corpus = self.corpus;
-        let mut sorter = self.spill.sorter("ids", |a: &IdPrefix, b: &IdPrefix| {
+        let ids = Arc::clone(corpus);
+        let mut sorter = self.spill.sorter("ids", move |a: &IdPrefix, b: &IdPrefix| {
             (a.input, a.prefix).cmp(&(b.input, b.prefix)).then_with(|| {
-                match (corpus.given_id(a.number), corpus.given_id(b.number)) {
+                match (ids.given_id(a.number), ids.given_id(b.number)) {
                     (Some(x), Some(y)) => x.as_bytes().cmp(y.as_bytes()),
                     // Derived ids sort by path, then number, which is the reading order.
                     _ => Ordering::Equal,
@@ -244,7 +246,7 @@ impl<'a> Decisions<'a> {
         stop: &Stop,
     ) -> Result<(NearReport, u64), EngineError> {
         stop.check()?;
-        let corpus = self.corpus;
+        let corpus: &Corpus = self.corpus;
         let keep = options.text("keep").to_string();
         let preferred = options.list("preferred_sources").to_vec();
         // Places in keep order, dense: for `first` that of the ranks, else by a sort.

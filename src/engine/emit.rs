@@ -399,7 +399,7 @@ impl Emit<'_> {
         let mut part = Part::create(&path, Duplicates::schema(), &[])?;
         let mut tokens = 0;
         let mut rows = Vec::new();
-        let mut flush = |rows: &mut Vec<DuplicateRow>, part: &mut Part| -> Result<(), EngineError> {
+        let flush = |rows: &mut Vec<DuplicateRow>, part: &mut Part| -> Result<(), EngineError> {
             if !rows.is_empty() {
                 let encoded = part.encoder().encode(&[Duplicates::batch(rows).map_err(arrow_error)?])?;
                 part.append(encoded)?;

@@ -25,6 +25,7 @@ use crate::tokenizer::{Tokenizer, TokenizerSource};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How to run, apart from what the pipeline says. None of it changes a byte of the result but `sample`.
@@ -44,6 +45,8 @@ pub struct RunOptions {
     pub keep_work: bool,
     /// Bytes of input that a task takes; by the size of the input when absent.
     pub task_bytes: Option<u64>,
+    /// The `--set` of the command line, for the record.
+    pub set: Vec<String>,
 }
 
 /// What one phase cost.
@@ -64,6 +67,8 @@ pub struct RunRecord {
     pub tool: String,
     /// The pipeline file, as an absolute path: `inspect` finds the tokenizer by it.
     pub pipeline_path: String,
+    /// The `--set` of the command line.
+    pub set: Vec<String>,
     /// Worker threads.
     pub threads: usize,
     /// The memory budget.
@@ -402,7 +407,8 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
         keep_text,
     };
     progress.begin("prepare", inputs.bytes(), Unit::Bytes);
-    let corpus = Corpus::new(phase.run(&tasks, &work.join(format!("prepare-{prepare_key}")), progress, stop)?, &inputs);
+    let prepared = phase.run(&tasks, &work.join(format!("prepare-{prepare_key}")), progress, stop)?;
+    let corpus = Arc::new(Corpus::new(prepared, &inputs));
     progress.end();
     clock.end("prepare");
 
@@ -574,6 +580,7 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
     let record = RunRecord {
         tool,
         pipeline_path: std::path::absolute(&plan.path).unwrap_or_else(|_| plan.path.clone()).display().to_string(),
+        set: options.set.clone(),
         threads: rayon::current_num_threads(),
         memory_bytes: options.memory_bytes,
         machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),

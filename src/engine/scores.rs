@@ -52,18 +52,18 @@ pub struct Scores<'a> {
 }
 
 /// The documents of a corpus as an estimator reads them.
-pub struct TokenView<'a> {
+pub struct TokenView<'d, 'a> {
     corpus: &'a Corpus,
-    decisions: Option<(&'a Decisions<'a>, u16)>,
+    decisions: Option<(&'d Decisions<'a>, u16)>,
     seed: u64,
     fold_by_id: bool,
     tokens: u64,
 }
 
-impl<'a> TokenView<'a> {
+impl<'d, 'a> TokenView<'d, 'a> {
     /// The documents that reach `stage`. Folds are drawn by id where a near dedupe went before, so
     /// that no other document is a near copy, else by content.
-    pub fn of(corpus: &'a Corpus, decisions: &'a Decisions<'a>, stage: u16, seed: u64, fold_by_id: bool) -> Self {
+    pub fn of(corpus: &'a Corpus, decisions: &'d Decisions<'a>, stage: u16, seed: u64, fold_by_id: bool) -> Self {
         let (_, tokens) = decisions.reaching(stage);
         TokenView { corpus, decisions: Some((decisions, stage)), seed, fold_by_id, tokens }
     }
@@ -95,7 +95,7 @@ impl<'a> TokenView<'a> {
     }
 }
 
-impl TokenSource for TokenView<'_> {
+impl TokenSource for TokenView<'_, '_> {
     fn parts(&self) -> usize {
         self.corpus.tasks.len()
     }
@@ -114,15 +114,15 @@ pub fn quantised(usefulness: f32) -> u8 {
 }
 
 /// What the phase needs besides the documents.
-pub struct ScorePhase<'a> {
+pub struct ScorePhase<'p, 'd, 'a> {
     /// The estimator's entry in the table.
     pub kind: &'static EstimatorKind,
     /// The estimator, not fitted yet.
-    pub fit: &'a dyn Fit,
+    pub fit: &'p dyn Fit,
     /// The documents that reach the stage.
-    pub view: &'a TokenView<'a>,
+    pub view: &'p TokenView<'d, 'a>,
     /// The reference.
-    pub reference: Option<&'a TokenView<'a>>,
+    pub reference: Option<&'p TokenView<'d, 'p>>,
     /// Every id is below it.
     pub vocabulary_size: u32,
     /// Anonymous memory for the fit.
@@ -131,7 +131,7 @@ pub struct ScorePhase<'a> {
     pub wanted: Wanted,
 }
 
-impl<'a> ScorePhase<'a> {
+impl<'a> ScorePhase<'_, '_, 'a> {
     /// Scores every task that is not scored yet, below `folder`, whose name carries all that shapes
     /// the scores.
     pub fn run(

@@ -1,0 +1,610 @@
+//! Proves what an output folder can prove of itself, and says what it cannot.
+
+use super::finish::read_audit;
+use super::inputs::Inputs;
+use super::progress::{Progress, Unit};
+use super::run::RunRecord;
+use super::{EngineError, Stop};
+use crate::algo::hash;
+use crate::audit::{Audit, Identity};
+use crate::plan::{Overrides, Plan, Problems, TokenizerSource as Named};
+use crate::shard::{Manifest, ReadRejects, ReadShard, file_checksum};
+use crate::source::{Entry, Reader, slices};
+use crate::spill::{IoContext, Spill};
+use crate::tokenizer::{Tokenizer, TokenizerSource};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// What came of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckState {
+    /// It holds.
+    Holds,
+    /// It does not.
+    Fails,
+    /// The folder alone cannot tell.
+    CannotTell,
+}
+
+/// One check and what was found.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Check {
+    /// What is claimed.
+    pub claim: String,
+    /// What came of it.
+    pub state: CheckState,
+    /// Figures, or where it fails.
+    pub found: String,
+}
+
+/// How to verify.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// Re-read and re-tokenize the inputs.
+    pub inputs: bool,
+    /// The pipeline file, where it is not where the run found it.
+    pub pipeline: Option<std::path::PathBuf>,
+    /// Anonymous memory that may be used.
+    pub memory_bytes: u64,
+}
+
+/// A stretch of a document found in a shard or among the rejects.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Stretch {
+    id: [u64; 2],
+    copy: u64,
+    start: u64,
+    tokens: u64,
+    /// 0 in a shard, 1 among the rejects.
+    place: u64,
+    position: u64,
+}
+
+/// Token ids of a document, summed up: from the output (0) or from the inputs (1).
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Content {
+    id: [u64; 2],
+    tokens: u64,
+    content: [u64; 2],
+    from_inputs: u64,
+}
+
+struct Report(Vec<Check>);
+
+impl Report {
+    fn say(&mut self, claim: &str, state: CheckState, found: impl Into<String>) {
+        self.0.push(Check { claim: claim.to_string(), state, found: found.into() });
+    }
+    fn check(&mut self, claim: &str, problem: Option<String>, good: impl Into<String>) {
+        match problem {
+            Some(problem) => self.say(claim, CheckState::Fails, problem),
+            None => self.say(claim, CheckState::Holds, good),
+        }
+    }
+}
+
+fn id_of(id: &str) -> [u64; 2] {
+    let hash = hash::content(id.as_bytes());
+    [(hash >> 64) as u64, hash as u64]
+}
+
+/// Checks the folder `out`. Every check is done, also after one that fails.
+///
+/// # Errors
+/// When there is no manifest, or files cannot be read at all.
+pub fn verify(out: &Path, options: &VerifyOptions, progress: &dyn Progress, stop: &Stop) -> Result<Vec<Check>, EngineError> {
+    let path = out.join("manifest.json");
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        EngineError::Request(format!(
+            "{}: {error}; 'verify' takes the output folder of a finished run, the manifest is written last",
+            path.display()
+        ))
+    })?;
+    let mut report = Report(Vec::new());
+    let manifest = match Manifest::parse(&text) {
+        Ok(manifest) => manifest,
+        Err(problem) => {
+            report.say("the manifest is as it was written", CheckState::Fails, format!("{} {problem}", path.display()));
+            return Ok(report.0);
+        }
+    };
+    report.say("the manifest is as it was written", CheckState::Holds, format!("dataset {}", manifest.checksum));
+    files(out, &manifest, &mut report, progress, stop)?;
+    let audit = match read_audit(out) {
+        Ok(audit) => audit,
+        Err(error) => {
+            report.say("the ledger can be read", CheckState::Fails, error.to_string());
+            return Ok(report.0);
+        }
+    };
+    for (identity, written) in Identity::of(&audit).iter().zip(&audit.identities) {
+        let problem = (!identity.holds || identity != written).then(|| format!("{} against {}", identity.left, identity.right));
+        report.check(&identity.name, problem, format!("{} = {}", identity.left, identity.right));
+    }
+    let scratch = tempfile_in(out)?;
+    let spill = Spill::new(&scratch, (options.memory_bytes / 8) as usize);
+    let result = rows(out, &manifest, &audit, options, &spill, &mut report, progress, stop);
+    let removed = std::fs::remove_dir_all(&scratch).context("remove", &scratch);
+    result?;
+    removed?;
+    report.say(
+        "ties in the order are broken by content, then (input, id)",
+        CheckState::CannotTell,
+        "the order among equal keys rests on the run; the same pipeline gives the same bytes again",
+    );
+    if !options.inputs {
+        report.say(
+            "the tokens are those of the inputs",
+            CheckState::CannotTell,
+            "give --inputs to read and tokenize the inputs again",
+        );
+    }
+    Ok(report.0)
+}
+
+/// A folder of our own beside the output, so that large sorts do not fill a small /tmp.
+fn tempfile_in(out: &Path) -> Result<std::path::PathBuf, EngineError> {
+    let name = format!(".verify-{}", std::process::id());
+    let near = out.join(&name);
+    match std::fs::create_dir(&near) {
+        Ok(()) => Ok(near),
+        // The output may be read-only.
+        Err(_) => {
+            let far = std::env::temp_dir().join(format!("goodput{name}"));
+            std::fs::create_dir_all(&far).context("create", &far)?;
+            Ok(far)
+        }
+    }
+}
+
+fn files(out: &Path, manifest: &Manifest, report: &mut Report, progress: &dyn Progress, stop: &Stop) -> Result<(), EngineError> {
+    let total = manifest.files.iter().map(|file| file.bytes).sum();
+    progress.begin("checksums", total, Unit::Bytes);
+    let mut problem = None;
+    for file in &manifest.files {
+        stop.check()?;
+        let found = file_checksum(&out.join(&file.path));
+        match found {
+            Ok(found) if found == (file.bytes, file.checksum.clone()) => {}
+            Ok((bytes, _)) if bytes != file.bytes => {
+                problem.get_or_insert(format!("{} has {bytes} bytes, the manifest says {}", file.path, file.bytes));
+            }
+            Ok(_) => {
+                problem.get_or_insert(format!("{} has another checksum than the manifest says", file.path));
+            }
+            Err(error) => {
+                problem.get_or_insert(error.to_string());
+            }
+        }
+        progress.advance(file.bytes);
+    }
+    progress.end();
+    report.check("every file has the size and checksum that the manifest says", problem, format!("{} files", manifest.files.len()));
+    let named: BTreeSet<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
+    let mut stranger = None;
+    for folder in ["shards", "rejects", "quarantine", "duplicates"] {
+        for entry in std::fs::read_dir(out.join(folder)).into_iter().flatten().flatten() {
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if !named.contains(path.as_str()) {
+                stranger.get_or_insert(format!("{path} is not in the manifest"));
+            }
+        }
+    }
+    report.check("no file stands beside those of the manifest", stranger, "none does");
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "one walk over the rows proves several claims")]
+fn rows(
+    out: &Path,
+    manifest: &Manifest,
+    audit: &Audit,
+    options: &VerifyOptions,
+    spill: &Spill,
+    report: &mut Report,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<(), EngineError> {
+    let by_document = |a: &Stretch, b: &Stretch| {
+        (a.id, a.copy, a.place, a.start, a.position).cmp(&(b.id, b.copy, b.place, b.start, b.position))
+    };
+    let mut stretches = spill.sorter("stretches", by_document);
+    let (mut next, mut positions, mut tokens, mut special, mut padding) = (0u64, 0u64, 0u64, 0u64, 0u64);
+    let (mut out_of_order, mut wrong_row, mut wrong_special, mut wide_id) = (None, None, None, None);
+    let begins = u32::from(manifest.tokenizer.begin_token.is_some());
+    progress.begin("rows", manifest.totals.rows, Unit::Rows);
+    let shards = || manifest.files.iter().filter(|file| file.path.starts_with("shards/"));
+    for file in shards() {
+        stop.check()?;
+        let mut failed = Ok(());
+        ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
+            if row.position != next {
+                out_of_order.get_or_insert(format!("{}: row {} where {next} is due", file.path, row.position));
+            }
+            next = row.position + 1;
+            let length = row.input_ids.len() as u64;
+            let mut in_segments = 0;
+            let mut used = 0u64;
+            for segment in &row.segments {
+                let count = segment.tokens.unwrap_or(length as u32 - row.special_tokens - row.padding);
+                let begin = segment.row_start.unwrap_or(if segment.doc_token_start == 0 { begins } else { 0 });
+                if u64::from(begin) < used || u64::from(begin) + u64::from(count) > length {
+                    wrong_row.get_or_insert(format!("{}: row {}: segments overlap or leave the row", file.path, row.position));
+                }
+                used = u64::from(begin) + u64::from(count);
+                in_segments += u64::from(count);
+                failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| {
+                    stretches.push(Stretch {
+                        id: id_of(segment.doc_id),
+                        copy: u64::from(segment.copy),
+                        start: u64::from(segment.doc_token_start),
+                        tokens: u64::from(count),
+                        place: 0,
+                        position: row.position,
+                    })
+                });
+            }
+            if in_segments + u64::from(row.special_tokens) + u64::from(row.padding) != length {
+                wrong_row.get_or_insert(format!(
+                    "{}: row {}: {in_segments} + {} special + {} padding in {length} places",
+                    file.path, row.position, row.special_tokens, row.padding
+                ));
+            }
+            if row.usefulness.as_ref().is_some_and(|usefulness| usefulness.len() as u64 != length) {
+                wrong_special.get_or_insert(format!("{}: row {}: usefulness has another length", file.path, row.position));
+            }
+            if let Some(id) = row.input_ids.iter().find(|id| **id >= manifest.tokenizer.vocabulary_size) {
+                wide_id.get_or_insert(format!("{}: row {}: id {id}", file.path, row.position));
+            }
+            positions += length;
+            tokens += in_segments;
+            special += u64::from(row.special_tokens);
+            padding += u64::from(row.padding);
+            progress.advance(1);
+            failed.is_ok()
+        })?;
+        failed?;
+    }
+    progress.end();
+    report.check("row numbers are consecutive over all shards", out_of_order, format!("{next} rows"));
+    report.check("every place of a row is text, a special token or padding", wrong_row, format!("{positions} places"));
+    report.check("usefulness has one value for each token", wrong_special, "in every row");
+    report.check("every id is in the vocabulary", wide_id, format!("all below {}", manifest.tokenizer.vocabulary_size));
+    let emitted = &audit.emitted;
+    let sums = (next, positions, tokens, special, padding);
+    let said = (emitted.rows, emitted.positions, emitted.tokens, emitted.special_tokens, emitted.padding);
+    report.check(
+        "the shards hold what the ledger says was emitted",
+        (sums != said).then(|| format!("rows, positions, tokens, special, padding: {sums:?} against {said:?}")),
+        format!("{tokens} tokens"),
+    );
+    let mut rejected: BTreeMap<(String, String, String), (u64, u64)> = BTreeMap::new();
+    let reject_files: Vec<_> = manifest.files.iter().filter(|file| file.path.starts_with("rejects/")).collect();
+    for file in &reject_files {
+        stop.check()?;
+        let mut failed = Ok(());
+        ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
+            let sum = rejected.entry((row.source.into(), row.stage.into(), row.reason.into())).or_default();
+            sum.0 += 1;
+            sum.1 += u64::from(row.tokens);
+            failed = stretches.push(Stretch {
+                id: id_of(row.doc_id),
+                copy: 0,
+                start: 0,
+                tokens: u64::from(row.tokens),
+                place: 1,
+                position: 0,
+            });
+            failed.is_ok()
+        })?;
+        failed?;
+    }
+    if reject_files.is_empty() {
+        report.say("the rejects are those of the ledger", CheckState::CannotTell, "the pipeline keeps none (rejects: none)");
+    } else {
+        let said: BTreeMap<_, _> = audit
+            .rejected
+            .iter()
+            .map(|row| ((row.source.clone(), row.stage.clone(), row.reason.clone()), (row.counts.documents, row.counts.tokens)))
+            .collect();
+        let problem = (rejected != said).then(|| "documents and tokens by source, stage and reason differ".to_string());
+        let documents: u64 = rejected.values().map(|(documents, _)| documents).sum();
+        report.check("the rejects are those of the ledger", problem, format!("{documents} documents"));
+    }
+    documents(stretches.finish()?, audit, report)?;
+    order(out, manifest, report)?;
+    if options.inputs {
+        inputs(out, manifest, options, spill, report, progress, stop)?;
+    }
+    Ok(())
+}
+
+/// Every document whole, once, and either kept or rejected.
+fn documents(stretches: impl Iterator<Item = std::io::Result<Stretch>>, audit: &Audit, report: &mut Report) -> Result<(), EngineError> {
+    let mut last: Option<Stretch> = None;
+    let (mut kept, mut gap, mut both) = (0u64, None, None);
+    for stretch in stretches {
+        let stretch = stretch?;
+        match last {
+            Some(before) if before.id == stretch.id && before.copy == stretch.copy => {
+                if before.place != stretch.place || stretch.place == 1 {
+                    both.get_or_insert(format!("the document in row {} stands twice", before.position));
+                } else if stretch.start != before.start + before.tokens {
+                    gap.get_or_insert(format!(
+                        "row {}: the document goes on at token {} where {} is due",
+                        stretch.position,
+                        stretch.start,
+                        before.start + before.tokens
+                    ));
+                }
+            }
+            _ => {
+                if stretch.place == 0 {
+                    kept += u64::from(stretch.copy == 0);
+                }
+                if stretch.start != 0 {
+                    gap.get_or_insert(format!("row {}: the document begins at token {}", stretch.position, stretch.start));
+                }
+            }
+        }
+        last = Some(stretch);
+    }
+    report.check("every emitted document is there from its first token on, without gap or overlap", gap, format!("{kept} documents"));
+    report.check("no document is both kept and rejected, or twice in either", both, "none is");
+    let said = Audit::total(&audit.kept).documents;
+    report.check(
+        "the documents in the shards are as many as the ledger keeps",
+        (kept != said).then(|| format!("{kept} against {said}")),
+        format!("{kept} documents"),
+    );
+    Ok(())
+}
+
+/// The key that an order rises or falls by, where the rows carry it.
+fn order(out: &Path, manifest: &Manifest, report: &mut Report) -> Result<(), EngineError> {
+    let parameters = &manifest.order.parameters;
+    let by = parameters.get("by").and_then(|by| by.as_str()).unwrap_or("");
+    let descending = parameters.get("direction").and_then(|direction| direction.as_str()) == Some("descending");
+    let shards = || manifest.files.iter().filter(|file| file.path.starts_with("shards/"));
+    let whole = "the order follows the stated rule";
+    let window = manifest.pack.method == "best_fit";
+    match (manifest.order.strategy.as_str(), by) {
+        ("sorted", "score" | "usefulness") if !window => {
+            let (mut before, mut problem, mut documents) = (None::<f32>, None, 0u64);
+            for file in shards() {
+                ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
+                    for segment in row.segments.iter().filter(|segment| segment.doc_token_start == 0) {
+                        let Some(score) = segment.score else { continue };
+                        let rises = before.is_none_or(|before| if descending { before >= score } else { before <= score });
+                        if !rises {
+                            problem.get_or_insert(format!("{}: row {}: score {score} after {before:?}", file.path, row.position));
+                        }
+                        before = Some(score);
+                        documents += 1;
+                    }
+                    true
+                })?;
+            }
+            report.check(whole, problem, format!("{documents} scores, {}", if descending { "falling" } else { "rising" }));
+        }
+        ("shuffle", _) if !window => {
+            let key = hash::purpose_key(manifest.seed, "shuffle");
+            let (mut before, mut problem, mut documents) = (None::<u64>, None, 0u64);
+            for file in shards() {
+                ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
+                    for segment in row.segments.iter().filter(|segment| segment.doc_token_start == 0) {
+                        let hashed = hash::keyed_by(key, hash::id_hash(segment.doc_id));
+                        if before.is_some_and(|before| before > hashed) {
+                            problem.get_or_insert(format!("{}: row {}: '{}' stands too late", file.path, row.position, segment.doc_id));
+                        }
+                        before = Some(hashed);
+                        documents += 1;
+                    }
+                    true
+                })?;
+            }
+            report.check(whole, problem, format!("{documents} documents in the order of their keyed hashes"));
+        }
+        (strategy, _) => report.say(
+            whole,
+            CheckState::CannotTell,
+            format!(
+                "'{strategy}' with '{}' rests on values that the rows do not carry; Kendall's tau-b: {:?}",
+                manifest.pack.method, manifest.order.kendall_tau_b
+            ),
+        ),
+    }
+    Ok(())
+}
+
+/// Reads and tokenizes the inputs again and compares document by document.
+fn inputs(
+    out: &Path,
+    manifest: &Manifest,
+    options: &VerifyOptions,
+    spill: &Spill,
+    report: &mut Report,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<(), EngineError> {
+    let plan = plan_of(out, options.pipeline.as_deref())?;
+    if plan.hash != manifest.pipeline_hash {
+        return Err(EngineError::Request(format!(
+            "{} is not the pipeline that made {}; name the right one with --pipeline",
+            plan.path.display(),
+            out.display()
+        )));
+    }
+    let inputs = Inputs::find(&plan)?;
+    let checksums = inputs.checksums(&|_| {})?;
+    let same = inputs.files.len() == manifest.inputs.len()
+        && inputs.files.iter().zip(&checksums).zip(&manifest.inputs).all(|((file, sum), entry)| {
+            file.found.name == entry.name && *sum == entry.checksum
+        });
+    report.check(
+        "the input files are those of the run",
+        (!same).then(|| "a file was changed, added or removed since".to_string()),
+        format!("{} files", inputs.files.len()),
+    );
+    let source = match &plan.tokenizer.source {
+        Named::File { resolved, .. } => TokenizerSource::File(resolved.clone()),
+        Named::Builtin(name) => TokenizerSource::Builtin(name.clone()),
+    };
+    let tokenizer = Tokenizer::load(&source, None)?;
+    let compare = |a: &Content, b: &Content| {
+        (a.id, a.from_inputs, a.tokens, a.content).cmp(&(b.id, b.from_inputs, b.tokens, b.content))
+    };
+    let mut contents = spill.sorter("contents", compare);
+    // From the output: kept documents from the shards, rejected ones where their ids were kept.
+    let mut open: BTreeMap<[u64; 2], (u64, Box<Xxh3Default>)> = BTreeMap::new();
+    let mut finished: Vec<Content> = Vec::new();
+    let close = |id: [u64; 2], (tokens, sum): (u64, Box<Xxh3Default>)| {
+        let content = sum.digest128();
+        Content { id, tokens, content: [(content >> 64) as u64, content as u64], from_inputs: 0 }
+    };
+    let begins = u32::from(manifest.tokenizer.begin_token.is_some());
+    for file in manifest.files.iter().filter(|file| file.path.starts_with("shards/")) {
+        ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
+            for segment in row.segments.iter().filter(|segment| segment.copy == 0) {
+                let id = id_of(segment.doc_id);
+                let count = segment.tokens.unwrap_or(row.input_ids.len() as u32 - row.special_tokens - row.padding);
+                let begin = segment.row_start.unwrap_or(if segment.doc_token_start == 0 { begins } else { 0 }) as usize;
+                let ids = &row.input_ids[begin..begin + count as usize];
+                let (tokens, sum) = open.entry(id).or_insert_with(|| (0, Box::new(Xxh3Default::new())));
+                sum.update(bytemuck::cast_slice(ids));
+                *tokens += ids.len() as u64;
+            }
+            // Parts of a document stand near each other: whatever this row did not touch is whole.
+            if open.len() > 100_000 {
+                let here: BTreeSet<_> = row.segments.iter().map(|segment| id_of(segment.doc_id)).collect();
+                for (id, sum) in std::mem::take(&mut open) {
+                    if here.contains(&id) { open.insert(id, sum); } else { finished.push(close(id, sum)); }
+                }
+            }
+            true
+        })?;
+        for content in finished.drain(..) {
+            contents.push(content)?;
+        }
+    }
+    for (id, sum) in open {
+        contents.push(close(id, sum))?;
+    }
+    for file in manifest.files.iter().filter(|file| file.path.starts_with("rejects/")) {
+        let mut failed = Ok(());
+        ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
+            if let Some(ids) = row.input_ids {
+                let content = hash::content(bytemuck::cast_slice(&ids));
+                failed = contents.push(Content {
+                    id: id_of(row.doc_id),
+                    tokens: ids.len() as u64,
+                    content: [(content >> 64) as u64, content as u64],
+                    from_inputs: 0,
+                });
+            }
+            failed.is_ok()
+        })?;
+        failed?;
+    }
+    progress.begin("inputs", inputs.bytes(), Unit::Bytes);
+    let mut ids = Vec::new();
+    let mut read_tokens: BTreeMap<String, u64> = BTreeMap::new();
+    let mut failed: Result<(), std::io::Error> = Ok(());
+    for (number, file) in inputs.files.iter().enumerate() {
+        let input = inputs.input_of(number as u32);
+        for slice in slices(&file.found, &input.spec, u64::MAX)? {
+            let mut reader = Reader::open(&file.found, &slice, &input.spec)?;
+            while let Some(chunk) = reader.next_chunk()? {
+                stop.check()?;
+                chunk.decode(&input.spec, &mut |entry| {
+                    let Entry::Document(document) = entry else { return };
+                    let id = document
+                        .id
+                        .clone()
+                        .unwrap_or_else(|| super::corpus::derived_id(&file.found.name, document.place));
+                    let sampled = manifest.sample_share.is_none_or(|share| {
+                        hash::keyed(manifest.seed, "sample", hash::id_hash(&id)) < (share * u64::MAX as f64) as u64
+                    });
+                    if !sampled || tokenizer.encode_into(&document.text, &mut ids).is_err() {
+                        return;
+                    }
+                    *read_tokens.entry(input.source.clone()).or_default() += ids.len() as u64;
+                    let content = hash::content(bytemuck::cast_slice(&ids));
+                    let content = Content {
+                        id: id_of(&id),
+                        tokens: ids.len() as u64,
+                        content: [(content >> 64) as u64, content as u64],
+                        from_inputs: 1,
+                    };
+                    if failed.is_ok() {
+                        failed = contents.push(content);
+                    }
+                });
+            }
+        }
+        progress.advance(file.found.bytes);
+    }
+    failed?;
+    progress.end();
+    let (mut same, mut differing, mut unmatched, mut missing) = (0u64, 0u64, 0u64, 0u64);
+    let mut output: Option<Content> = None;
+    let mut matched = true;
+    for content in contents.finish()? {
+        let content = content?;
+        if content.from_inputs == 0 {
+            missing += u64::from(!matched);
+            output = Some(content);
+            matched = false;
+        } else if let Some(found) = output.filter(|found| found.id == content.id) {
+            // Of repeated ids the first is in the output, the others in quarantine.
+            if !matched {
+                let equal = (found.tokens, found.content) == (content.tokens, content.content);
+                same += u64::from(equal);
+                differing += u64::from(!equal);
+                matched = true;
+            }
+        } else {
+            unmatched += 1;
+        }
+    }
+    missing += u64::from(!matched);
+    let rejects_kept = manifest.files.iter().any(|file| file.path.starts_with("rejects/"));
+    let problem = if differing > 0 || missing > 0 || (rejects_kept && unmatched > 0) {
+        Some(format!("{differing} documents differ, {missing} are not in the inputs, {unmatched} are only in the inputs"))
+    } else {
+        None
+    };
+    report.check("the tokens are those of the inputs, document by document", problem, format!("{same} documents"));
+    Ok(())
+}
+
+/// The pipeline that made a folder.
+///
+/// # Errors
+/// When it is not found where the run found it, and no other place is given.
+pub fn plan_of(out: &Path, pipeline: Option<&Path>) -> Result<Plan, EngineError> {
+    let path = match pipeline {
+        Some(path) => path.to_path_buf(),
+        None => {
+            let record = out.join("run.json");
+            let text = std::fs::read(&record).context("read", &record)?;
+            let record: RunRecord = serde_json::from_slice(&text).map_err(|error| {
+                EngineError::Request(format!("{}: {error}; name the pipeline with --pipeline", record.display()))
+            })?;
+            record.pipeline_path.into()
+        }
+    };
+    let set = overrides_of(out)?;
+    crate::plan::load(&path, &Overrides { set, out: None }).map_err(|problems: Problems| EngineError::Problems(problems))
+}
+
+/// The `--set` of the run, which the record keeps.
+fn overrides_of(out: &Path) -> Result<Vec<String>, EngineError> {
+    let path = out.join("run.json");
+    let text = std::fs::read(&path).context("read", &path)?;
+    Ok(serde_json::from_slice::<RunRecord>(&text).map(|record| record.set).unwrap_or_default())
+}
