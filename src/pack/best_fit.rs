@@ -248,19 +248,20 @@ mod tests {
         )
     }
 
+    /// Place of the first document, room, whether it takes more, (document, tokens) of its segments.
+    type SlowRow = (usize, u64, bool, Vec<(u64, u32)>);
+
     /// (document, tokens) of the rows, by the rule alone: looks at every row for every document.
     fn by_definition(tokens: &[u64], sequence: u64, window: usize) -> Vec<Vec<(u64, u32)>> {
-        // (place of the first document, room, takes more, segments)
-        let mut rows: Vec<(usize, u64, bool, Vec<(u64, u32)>)> = Vec::new();
+        let mut rows: Vec<SlowRow> = Vec::new();
         for (place, &tokens) in tokens.iter().enumerate() {
             let mut left = tokens;
             while left > sequence {
                 rows.push((place, 0, false, vec![(place as u64, sequence as u32)]));
                 left -= sequence;
             }
-            let fits = |row: &&mut (usize, u64, bool, Vec<(u64, u32)>)| {
-                row.2 && row.1 > 0 && row.1 >= left && place - row.0 < window
-            };
+            let fits =
+                |row: &&mut SlowRow| row.2 && row.1 > 0 && row.1 >= left && place - row.0 < window;
             let segment = (place as u64, left as u32);
             match rows.iter_mut().filter(fits).min_by_key(|row| row.1) {
                 Some(row) => {

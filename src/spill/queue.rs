@@ -10,9 +10,13 @@ use std::io;
 /// Fewest records that are held in memory, however little memory there is.
 const MIN_RECORDS: usize = 16;
 
+/// A larger heap misses the processor's caches at every step, and is slower than runs on disk, which
+/// are read in order.
+const MAX_HEAP_BYTES: usize = 8 << 20;
+
 /// Gives the smallest of the records pushed so far; see [`Spill::queue`].
 ///
-/// Half of the memory holds a heap. When it is full, its larger half goes to disk as a sorted run;
+/// Half of the memory, or 8 MiB if that is less, holds a heap. When it is full, its larger half goes to disk as a sorted run;
 /// the other half of the memory reads the runs. Too many runs are merged, the shortest first.
 pub struct Queue<T, F> {
     spill: Spill,
@@ -41,7 +45,7 @@ where
         let half = spill.memory_bytes() / 2;
         Queue {
             // As in a sorter: the last growing step holds a full block and a half one.
-            max_heap_records: (half / 3 * 2 / size_of::<T>()).max(MIN_RECORDS),
+            max_heap_records: (half.min(MAX_HEAP_BYTES) / 3 * 2 / size_of::<T>()).max(MIN_RECORDS),
             shape: MergeShape::for_memory::<T>(half),
             spill,
             name: name.to_string(),
