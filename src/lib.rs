@@ -14,4 +14,5 @@ pub mod shard;
 pub mod source;
 pub mod spill;
 pub mod stages;
+pub mod terminal;
 pub mod tokenizer;

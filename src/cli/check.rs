@@ -1,0 +1,115 @@
+//! `goodput check`
+
+use super::run::PlanArguments;
+use super::{CliError, Format};
+use crate::audit::grouped;
+use crate::engine::{self, EngineError, default_task_bytes};
+use crate::plan::{StageRef, load};
+use crate::terminal;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Say everything that can be known without reading data: every problem at once, files, plan, needs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  goodput check web.yaml
+  goodput check web.yaml --set seed=7 --format json")]
+pub struct Check {
+    /// The pipeline file.
+    pipeline: PathBuf,
+    #[command(flatten)]
+    plan: PlanArguments,
+    /// How the result is written.
+    #[arg(long, value_name = "HOW", default_value = "table", value_parser = ["table", "json"])]
+    format: String,
+}
+
+impl Check {
+    /// Checks the pipeline and prints the plan.
+    pub fn run(self) -> Result<(), CliError> {
+        let format = if self.format == "json" { Format::Json } else { Format::Table };
+        let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
+        let prepared = engine::prepare(&plan, None)?;
+        let files = prepared.inputs.files.len();
+        let bytes = prepared.inputs.bytes();
+        // Compressed text is about a quarter of what it holds; measured on web text, prose and code.
+        let text_bytes: u64 = prepared
+            .inputs
+            .files
+            .iter()
+            .map(|file| {
+                let name = file.found.name.as_str();
+                let packed = name.ends_with(".zst") || name.ends_with(".gz") || name.ends_with(".parquet");
+                if packed { 4 * file.found.bytes } else { file.found.bytes }
+            })
+            .sum();
+        let near = plan.stages.iter().filter(|stage| stage.kind == StageRef::NearDedupe).count() as u64;
+        let scored = plan.stages.iter().any(|stage| matches!(stage.kind, StageRef::Score { .. }));
+        // 4 bytes a token and about 4 bytes of text a token; a word is about 6 bytes of text.
+        let work_bytes = text_bytes + near * text_bytes * 8 / 6 + if scored { text_bytes / 4 } else { 0 };
+        let output_bytes = text_bytes / 2;
+        let task_bytes = default_task_bytes(bytes);
+        let tasks = prepared.inputs.tasks(task_bytes)?.len();
+        if format == Format::Json {
+            let stages: Vec<_> = plan.stages.iter().map(|stage| &stage.label).collect();
+            let document = json!({
+                "pipeline": plan.name, "pipeline_hash": plan.hash, "files": files, "file_bytes": bytes, "tasks": tasks,
+                "tokenizer": prepared.tokenizer.name(), "engine": prepared.tokenizer.engine(), "stages": stages,
+                "order": plan.order.name, "pack": plan.pack.name,
+                "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
+            });
+            terminal::print(&format!("{document:#}\n"))?;
+            return Ok(());
+        }
+        let mut text = format!("{}: no problems\n\n", plan.name);
+        text.push_str(&format!("inputs      {} files, {} bytes\n", grouped(files as u64), grouped(bytes)));
+        for input in &prepared.inputs.inputs {
+            let mine = prepared.inputs.files.iter().filter(|file| prepared.inputs.inputs[file.input as usize].source == input.source);
+            let (count, size) = mine.fold((0, 0), |(n, size), file| (n + 1, size + file.found.bytes));
+            text.push_str(&format!("            {:<20} {:>10} files {:>18} bytes\n", input.source, grouped(count), grouped(size)));
+        }
+        text.push_str(&format!("tokenizer   {} ({}), {} ids\n", prepared.tokenizer.name(), prepared.tokenizer.engine(), grouped(u64::from(prepared.tokenizer.vocabulary_size()))));
+        for (at, stage) in plan.stages.iter().enumerate() {
+            text.push_str(&format!("{} {}\n", if at == 0 { "stages     " } else { "           " }, stage.label));
+        }
+        text.push_str(&format!("order       {}\npack        {}\noutput      {}\n", plan.order.name, plan.pack.name, plan.output.path.display()));
+        text.push_str(&format!(
+            "work        {tasks} tasks; about {} of intermediate files and {} of output for about {} of text\n",
+            size(work_bytes), size(output_bytes), size(text_bytes)
+        ));
+        if tasks < files {
+            text.push_str("            small files share tasks\n");
+        }
+        if prepared.inputs.files.iter().any(|file| {
+            (file.found.name.ends_with(".gz") || file.found.name.ends_with(".zst")) && file.found.bytes > task_bytes
+        }) {
+            text.push_str("            a single gzip or zstd file cannot be cut: one reader feeds all workers\n");
+        }
+        for stage in plan.stages.iter().filter(|stage| stage.kind == StageRef::NearDedupe) {
+            let of = |name: &str| stage.options.integer(name) as u32;
+            let (bands, rows) = (of("bands"), of("rows"));
+            text.push_str(&format!("\n{}: chance that a pair is compared, {bands} bands of {rows} rows\n  similarity", stage.label));
+            let similarities = [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
+            similarities.iter().for_each(|s| text.push_str(&format!("{s:>7.2}")));
+            text.push_str("\n  compared  ");
+            for s in similarities {
+                text.push_str(&format!("{:>7.3}", crate::algo::minhash::candidate_probability(s, bands, rows)));
+            }
+            text.push('\n');
+        }
+        terminal::print(&text)?;
+        Ok(())
+    }
+}
+
+fn size(bytes: u64) -> String {
+    let mut amount = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if amount < 1000.0 {
+            return format!("{amount:.1} {unit}");
+        }
+        amount /= 1000.0;
+    }
+    format!("{amount:.1} TB")
+}

@@ -1,0 +1,37 @@
+//! `goodput schema`
+
+use super::CliError;
+use crate::terminal;
+
+/// Print a JSON Schema: of pipeline files, shard rows, the ledger or the manifest.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  goodput schema pipeline > pipeline.schema.json     for completion in an editor
+  goodput schema audit")]
+pub struct Schema {
+    /// Which schema.
+    #[arg(value_parser = ["pipeline", "shard", "audit", "manifest"])]
+    name: String,
+}
+
+impl Schema {
+    /// Prints the schema.
+    pub fn run(self) -> Result<(), CliError> {
+        let schema = schema(&self.name).ok_or_else(|| CliError::Request(format!("there is no schema '{}'", self.name)))?;
+        terminal::print(&schema)?;
+        Ok(())
+    }
+}
+
+/// The text of a schema, as it stands in `schemas/`.
+pub fn schema(name: &str) -> Option<String> {
+    let schema = match name {
+        "pipeline" => crate::plan::pipeline_schema(),
+        "shard" => crate::shard::row_schema(),
+        "audit" => crate::audit::schema(),
+        "manifest" => crate::shard::manifest_schema(),
+        _ => return None,
+    };
+    Some(format!("{schema:#}\n"))
+}
