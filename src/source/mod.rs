@@ -49,12 +49,18 @@ pub const MAX_JSON_DEPTH: usize = 1024;
 
 /// Every reason that [`BadRecord::reason`] can have, with the sentence that explains it.
 pub const QUARANTINE_REASONS: &[(&str, &str)] = &[
-    (reason::BLANK, "The line is empty or holds only spaces and tabs"),
+    (
+        reason::BLANK,
+        "The line is empty or holds only spaces and tabs",
+    ),
     (
         reason::INVALID_JSON,
         "The line is not one JSON value from its first byte to its last",
     ),
-    (reason::INVALID_UTF8, "The record holds bytes that are not UTF-8"),
+    (
+        reason::INVALID_UTF8,
+        "The record holds bytes that are not UTF-8",
+    ),
     (
         reason::TOO_DEEP,
         "The JSON value is nested deeper than 1,024 levels",
