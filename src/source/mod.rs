@@ -32,7 +32,7 @@ pub use compression::file_checksum;
 pub use error::SourceError;
 pub use files::{FoundFile, find_files, remote_scheme};
 pub use format::Format;
-pub use slice::{Slice, slices};
+pub use slice::{NotASlice, Slice, slices};
 
 use crate::record::{Document, FieldSpec};
 use arrow::array::RecordBatch;
