@@ -74,14 +74,21 @@ impl RowReader {
             self.next_row += rows_in_chunk as u64;
             self.records += rows_in_chunk as u64;
             self.bytes += bytes_of(&chunk) as u64;
-            return Ok(Some(Body::Rows { first_row, batch: chunk }));
+            return Ok(Some(Body::Rows {
+                first_row,
+                batch: chunk,
+            }));
         }
     }
 }
 
 /// Bytes of a batch's values: those of its own rows, not of buffers that it shares.
 pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| array_bytes(column)).sum()
+    batch
+        .columns()
+        .iter()
+        .map(|column| array_bytes(column))
+        .sum()
 }
 
 fn array_bytes(array: &dyn Array) -> usize {
@@ -222,7 +229,9 @@ impl Column {
         for index in inward {
             let structure: &StructArray = column.inner.as_struct();
             let inner = ArrayRef::clone(structure.column(*index));
-            column.outer.push(std::mem::replace(&mut column.inner, inner));
+            column
+                .outer
+                .push(std::mem::replace(&mut column.inner, inner));
         }
         Some(column)
     }
@@ -317,7 +326,10 @@ pub(super) fn decode(
     visit: &mut dyn FnMut(Entry),
 ) {
     let text = Column::find(batch, &spec.text);
-    let id = spec.id.as_deref().map(|path| (path, Column::find(batch, path)));
+    let id = spec
+        .id
+        .as_deref()
+        .map(|path| (path, Column::find(batch, path)));
     let fields: Vec<_> = spec
         .fields
         .iter()

@@ -12,6 +12,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes read from the disk at once.
 const READ_BYTES: usize = 256 << 10;
 
+/// Bytes of a buffer that are filled at once.
+const STEP_BYTES: usize = 128 << 10;
+
 /// Logarithm of the largest zstd window that is accepted: all that the format's `--long=31` makes.
 const MAX_ZSTD_WINDOW_LOG: u32 = 31;
 
@@ -111,7 +114,7 @@ pub fn file_checksum(path: &Path) -> Result<u128, SourceError> {
 struct Raw {
     file: File,
     state: Arc<Mutex<RawState>>,
-    whole: bool,
+    hashed: bool,
 }
 
 struct RawState {
@@ -128,11 +131,14 @@ impl Read for Raw {
                 result => break result,
             }
         };
-        let mut state = self.state.lock().map_err(|_| io::Error::from(ErrorKind::Other))?;
+        let mut state = self
+            .state
+            .lock()
+            .map_err(|_| io::Error::from(ErrorKind::Other))?;
         match read {
             Ok(read) => {
                 state.bytes += read as u64;
-                if self.whole {
+                if self.hashed {
                     state.hash.update(&buffer[..read]);
                 }
                 Ok(read)
@@ -152,7 +158,7 @@ pub(super) struct Input {
     state: Arc<Mutex<RawState>>,
     path: PathBuf,
     file_bytes: u64,
-    whole: bool,
+    hashed: bool,
     uncompressed: u64,
     end: Option<End>,
 }
@@ -173,8 +179,9 @@ pub(super) enum End {
 }
 
 impl Input {
-    /// The bytes from `start` on, which must be 0 for a compressed file.
-    pub fn open(file: &FoundFile, start: u64) -> Result<Input, SourceError> {
+    /// The bytes from `start` on, which must be 0 for a compressed file. With `checksum`, the
+    /// whole file is going to be read and is hashed on the way.
+    pub fn open(file: &FoundFile, start: u64, checksum: bool) -> Result<Input, SourceError> {
         let failed = |source| SourceError::Read {
             path: file.path.clone(),
             source,
@@ -197,7 +204,7 @@ impl Input {
         let raw = Raw {
             file: handle,
             state: Arc::clone(&state),
-            whole: start == 0,
+            hashed: checksum,
         };
         let buffered = |raw| BufReader::with_capacity(READ_BYTES, raw);
         let stream = match compression {
@@ -206,7 +213,9 @@ impl Input {
             Compression::Zstd => {
                 let mut decoder =
                     zstd::stream::read::Decoder::with_buffer(buffered(raw)).map_err(failed)?;
-                decoder.window_log_max(MAX_ZSTD_WINDOW_LOG).map_err(failed)?;
+                decoder
+                    .window_log_max(MAX_ZSTD_WINDOW_LOG)
+                    .map_err(failed)?;
                 Stream::Zstd(Box::new(decoder))
             }
         };
@@ -215,7 +224,7 @@ impl Input {
             state,
             path: file.path.clone(),
             file_bytes: file.bytes,
-            whole: start == 0,
+            hashed: checksum,
             uncompressed: start,
             end: None,
         })
@@ -237,7 +246,7 @@ impl Input {
     /// XXH3-128 of the file, where all of it has been read in one go without damage.
     pub fn checksum(&self) -> Option<u128> {
         let state = self.state.lock().ok()?;
-        (self.whole && self.end == Some(End::Clean) && state.bytes == self.file_bytes)
+        (self.hashed && self.end == Some(End::Clean) && state.bytes == self.file_bytes)
             .then(|| state.hash.digest128())
     }
 
@@ -247,8 +256,12 @@ impl Input {
         if filled >= target || self.end.is_some() {
             return Ok(());
         }
-        buffer.resize(target, 0);
+        buffer.reserve(target - filled);
         while filled < target {
+            if filled == buffer.len() {
+                // In steps, so that a small file does not touch a whole chunk's memory.
+                buffer.resize(target.min(filled + STEP_BYTES), 0);
+            }
             let room = &mut buffer[filled..];
             let read = match &mut self.stream {
                 Stream::Plain(raw) => raw.read(room),
@@ -284,10 +297,19 @@ impl Input {
             source,
         };
         if matches!(self.stream, Stream::Plain(_)) {
-            let state = self.state.lock().ok().and_then(|mut state| state.error.take());
+            let state = self
+                .state
+                .lock()
+                .ok()
+                .and_then(|mut state| state.error.take());
             return Err(failed(state.unwrap_or(error)));
         }
-        if let Some(error) = self.state.lock().ok().and_then(|mut state| state.error.take()) {
+        if let Some(error) = self
+            .state
+            .lock()
+            .ok()
+            .and_then(|mut state| state.error.take())
+        {
             return Err(failed(error));
         }
         let what = match &self.stream {

@@ -32,9 +32,11 @@ impl FoundFile {
         let name = path.file_name().and_then(|name| name.to_str());
         Ok(FoundFile {
             path: path.to_path_buf(),
-            name: name.map(str::to_string).ok_or_else(|| SourceError::NameNotUtf8 {
-                path: path.to_path_buf(),
-            })?,
+            name: name
+                .map(str::to_string)
+                .ok_or_else(|| SourceError::NameNotUtf8 {
+                    path: path.to_path_buf(),
+                })?,
             bytes: metadata.len(),
         })
     }
@@ -49,10 +51,13 @@ impl FoundFile {
 /// ```
 pub fn remote_scheme(glob: &str) -> Option<&'static str> {
     let glob = glob.strip_prefix('!').unwrap_or(glob);
-    ["s3", "gs", "az", "http", "https"].into_iter().find(|scheme| {
-        glob.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-            && glob[scheme.len()..].starts_with("://")
-    })
+    ["s3", "gs", "az", "http", "https"]
+        .into_iter()
+        .find(|scheme| {
+            glob.get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+                && glob[scheme.len()..].starts_with("://")
+        })
 }
 
 /// The files that match any of `globs` and none of those that begin with `!`, by name, then path.
@@ -88,14 +93,16 @@ pub fn find_files(base: &Path, globs: &[String]) -> Result<Vec<FoundFile>, Sourc
     let Some(first) = includes.first() else {
         return Err(none_left(globs.first().map_or("", String::as_str)));
     };
-    let common = includes.iter().fold(first.fixed.clone(), |common, include| {
-        common
-            .components()
-            .zip(include.fixed.components())
-            .take_while(|(a, b)| a == b)
-            .map(|(a, _)| a)
-            .collect()
-    });
+    let common = includes
+        .iter()
+        .fold(first.fixed.clone(), |common, include| {
+            common
+                .components()
+                .zip(include.fixed.components())
+                .take_while(|(a, b)| a == b)
+                .map(|(a, _)| a)
+                .collect()
+        });
 
     let mut paths = BTreeSet::new();
     for include in &includes {
@@ -115,7 +122,9 @@ pub fn find_files(base: &Path, globs: &[String]) -> Result<Vec<FoundFile>, Sourc
             continue;
         }
         let below = path.strip_prefix(&common).unwrap_or(&path);
-        let name = below.to_str().ok_or_else(|| SourceError::NameNotUtf8 { path: path.clone() })?;
+        let name = below
+            .to_str()
+            .ok_or_else(|| SourceError::NameNotUtf8 { path: path.clone() })?;
         let name = name.replace(std::path::MAIN_SEPARATOR, "/");
         let failed = |source| SourceError::Read {
             path: path.clone(),
@@ -258,7 +267,10 @@ fn parse(glob: &str, written: &str) -> Result<Vec<Vec<Part>>, SourceError> {
         .iter()
         .map(|way| {
             let mut parts = Vec::new();
-            for part in way.split('/').filter(|part| !part.is_empty() && *part != ".") {
+            for part in way
+                .split('/')
+                .filter(|part| !part.is_empty() && *part != ".")
+            {
                 parts.push(match part {
                     "**" => Part::AnyFolders,
                     part if part.contains(is_wild) => wild(part, written)?,
@@ -278,7 +290,10 @@ fn wild(part: &str, written: &str) -> Result<Part, SourceError> {
         glob: written.to_string(),
         problem: error.kind().to_string(),
     };
-    let glob: Glob = GlobBuilder::new(part).backslash_escape(true).build().map_err(bad)?;
+    let glob: Glob = GlobBuilder::new(part)
+        .backslash_escape(true)
+        .build()
+        .map_err(bad)?;
     Ok(Part::Wild {
         matcher: glob.compile_matcher(),
         hidden: part.starts_with('.') || part.starts_with("\\."),
@@ -453,7 +468,12 @@ mod tests {
 
     #[test]
     fn names_are_below_the_fixed_part_and_sorted() {
-        let t = tree(&["data/web/b.jsonl", "data/web/a.jsonl", "data/web/x/c.jsonl", "z.jsonl"]);
+        let t = tree(&[
+            "data/web/b.jsonl",
+            "data/web/a.jsonl",
+            "data/web/x/c.jsonl",
+            "z.jsonl",
+        ]);
         assert_names(t.path(), &["data/web/*.jsonl"], &["a.jsonl", "b.jsonl"]);
         assert_names(t.path(), &["data/*/a.jsonl"], &["web/a.jsonl"]);
         assert_names(t.path(), &["./data/../data/web/a.jsonl"], &["a.jsonl"]);
@@ -462,7 +482,11 @@ mod tests {
             &["data/**/*.jsonl"],
             &["web/a.jsonl", "web/b.jsonl", "web/x/c.jsonl"],
         );
-        assert_names(t.path(), &["data/web/**"], &["a.jsonl", "b.jsonl", "x/c.jsonl"]);
+        assert_names(
+            t.path(),
+            &["data/web/**"],
+            &["a.jsonl", "b.jsonl", "x/c.jsonl"],
+        );
         assert_names(t.path(), &["**/c.jsonl"], &["data/web/x/c.jsonl"]);
     }
 
@@ -473,7 +497,11 @@ mod tests {
         assert_names(t.path(), &["[!a]1.txt"], &["b1.txt"]);
         assert_names(t.path(), &["{a,b}1.txt"], &["a1.txt", "b1.txt"]);
         assert_names(t.path(), &["a/{b/1,1}.txt"], &["1.txt", "b/1.txt"]);
-        assert_names(t.path(), &["{a{1,2},b1}.txt"], &["a1.txt", "a2.txt", "b1.txt"]);
+        assert_names(
+            t.path(),
+            &["{a{1,2},b1}.txt"],
+            &["a1.txt", "a2.txt", "b1.txt"],
+        );
         assert_names(t.path(), &["*/1.txt"], &["a/1.txt"]);
     }
 
@@ -512,11 +540,19 @@ mod tests {
     fn exclusions_take_files_out() {
         let t = tree(&["d/a.jsonl", "d/b-test.jsonl", "d/old/c.jsonl", "d/.e.jsonl"]);
         let all = "d/**/*.jsonl";
-        assert_names(t.path(), &[all, "!*-test.jsonl"], &["a.jsonl", "old/c.jsonl"]);
+        assert_names(
+            t.path(),
+            &[all, "!*-test.jsonl"],
+            &["a.jsonl", "old/c.jsonl"],
+        );
         assert_names(t.path(), &[all, "!d/*"], &["old/c.jsonl"]);
         assert_names(t.path(), &["!d/old", all], &["a.jsonl", "b-test.jsonl"]);
         assert_names(t.path(), &[all, "!d/old/**"], &["a.jsonl", "b-test.jsonl"]);
-        assert_names(t.path(), &[all, "!d/a.jsonl", "!nothing"], &["b-test.jsonl", "old/c.jsonl"]);
+        assert_names(
+            t.path(),
+            &[all, "!d/a.jsonl", "!nothing"],
+            &["b-test.jsonl", "old/c.jsonl"],
+        );
         assert!(matches!(
             names(t.path(), &[all, "!d/**"]),
             Err(SourceError::NoFiles { .. })
@@ -526,11 +562,18 @@ mod tests {
     #[test]
     fn a_glob_without_files_is_named() {
         let t = tree(&["a.jsonl"]);
-        for globs in [&["a.jsonl", "b*.jsonl"][..], &["b*.jsonl"], &["no/such/b*.jsonl"]] {
+        for globs in [
+            &["a.jsonl", "b*.jsonl"][..],
+            &["b*.jsonl"],
+            &["no/such/b*.jsonl"],
+        ] {
             let error = names(t.path(), globs).expect_err("nothing matches");
             assert!(error.to_string().contains("b*.jsonl'"), "{error}");
         }
-        assert!(matches!(names(t.path(), &[]), Err(SourceError::NoFiles { .. })));
+        assert!(matches!(
+            names(t.path(), &[]),
+            Err(SourceError::NoFiles { .. })
+        ));
         assert!(matches!(
             names(t.path(), &["a{b.jsonl"]),
             Err(SourceError::BadGlob { .. })
@@ -551,7 +594,11 @@ mod tests {
         symlink(path("a"), path("b/to_a")).expect("a link");
         symlink(path("gone"), path("a/dangling.jsonl")).expect("a link");
         symlink(path("a/x.jsonl"), path("a/again.jsonl")).expect("a link");
-        assert_names(t.path(), &["a/**/*.jsonl"], &["again.jsonl", "to_b/y.jsonl"]);
+        assert_names(
+            t.path(),
+            &["a/**/*.jsonl"],
+            &["again.jsonl", "to_b/y.jsonl"],
+        );
         // A folder is not a file, whatever its name.
         assert!(matches!(
             names(t.path(), &["*.jsonl"]),

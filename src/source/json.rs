@@ -93,7 +93,11 @@ impl<'s> Decoder<'s> {
         let suffixes: Vec<Suffix<'_>> = paths
             .iter()
             .enumerate()
-            .map(|(target, path)| Suffix { target, rank: 0, rest: path })
+            .map(|(target, path)| Suffix {
+                target,
+                rank: 0,
+                rest: path,
+            })
             .collect();
         let mut entries = 0;
         let wanted = Node::build(&suffixes, &mut entries);
@@ -114,7 +118,10 @@ impl<'s> Decoder<'s> {
             }
             Err(error) => {
                 let at = error.valid_up_to();
-                let detail = format!("byte {at} is 0x{:02X}, which is not UTF-8 there", record[at]);
+                let detail = format!(
+                    "byte {at} is 0x{:02X}, which is not UTF-8 there",
+                    record[at]
+                );
                 self.bad(place, Fault::new(reason::INVALID_UTF8, detail), record)
             }
         }
@@ -246,22 +253,31 @@ struct WantedKey {
     inside: Option<Node>,
 }
 
+/// A [`WantedKey`] in the making.
+struct Draft<'p> {
+    key: &'p str,
+    targets: Vec<(usize, Rank)>,
+    inside: Vec<Suffix<'p>>,
+}
+
+fn draft_of<'f, 'p>(found: &'f mut Vec<Draft<'p>>, key: &'p str) -> &'f mut Draft<'p> {
+    let index = match found.iter().position(|draft| draft.key == key) {
+        Some(index) => index,
+        None => {
+            found.push(Draft {
+                key,
+                targets: Vec::new(),
+                inside: Vec::new(),
+            });
+            found.len() - 1
+        }
+    };
+    &mut found[index]
+}
+
 impl Node {
     fn build(suffixes: &[Suffix<'_>], entries: &mut usize) -> Node {
-        let mut found: Vec<(&str, Vec<(usize, Rank)>, Vec<Suffix<'_>>)> = Vec::new();
-        fn of<'f, 'p>(
-            found: &'f mut Vec<(&'p str, Vec<(usize, Rank)>, Vec<Suffix<'p>>)>,
-            key: &'p str,
-        ) -> &'f mut (&'p str, Vec<(usize, Rank)>, Vec<Suffix<'p>>) {
-            let index = match found.iter().position(|(known, ..)| *known == key) {
-                Some(index) => index,
-                None => {
-                    found.push((key, Vec::new(), Vec::new()));
-                    found.len() - 1
-                }
-            };
-            &mut found[index]
-        }
+        let mut found: Vec<Draft<'_>> = Vec::new();
         for suffix in suffixes {
             let dots: Vec<usize> = suffix.rest.match_indices('.').map(|(at, _)| at).collect();
             let free = dots.len() <= MAX_FREE_DOTS;
@@ -271,11 +287,13 @@ impl Node {
                 }
                 // Dots before this one are inside the key, this one leads inward.
                 let rank = (suffix.rank << (index + 1)) | (((1 << index) - 1) << 1);
-                of(&mut found, &suffix.rest[..dot]).2.push(Suffix {
-                    target: suffix.target,
-                    rank,
-                    rest: &suffix.rest[dot + 1..],
-                });
+                draft_of(&mut found, &suffix.rest[..dot])
+                    .inside
+                    .push(Suffix {
+                        target: suffix.target,
+                        rank,
+                        rest: &suffix.rest[dot + 1..],
+                    });
             }
             // All dots inside the key. A path of too many dots gets the highest rank there is.
             let rank = if free {
@@ -283,18 +301,21 @@ impl Node {
             } else {
                 Rank::MAX
             };
-            of(&mut found, suffix.rest).1.push((suffix.target, rank));
+            draft_of(&mut found, suffix.rest)
+                .targets
+                .push((suffix.target, rank));
         }
         let keys = found
             .into_iter()
-            .map(|(key, targets, inside)| {
+            .map(|draft| {
                 let number = *entries;
                 *entries += 1;
-                let inside = (!inside.is_empty()).then(|| Node::build(&inside, entries));
+                let inside =
+                    (!draft.inside.is_empty()).then(|| Node::build(&draft.inside, entries));
                 WantedKey {
-                    key: key.to_string(),
+                    key: draft.key.to_string(),
                     number,
-                    targets,
+                    targets: draft.targets,
                     inside,
                 }
             })
@@ -397,7 +418,11 @@ impl Scanner<'_> {
         } else {
             problem
         };
-        Err(Broken { at, problem, reason: reason::INVALID_JSON })
+        Err(Broken {
+            at,
+            problem,
+            reason: reason::INVALID_JSON,
+        })
     }
 
     fn too_deep<T>(&self) -> Result<T, Broken> {
@@ -474,7 +499,11 @@ impl Scanner<'_> {
                     let span = match &found.inside {
                         Some(inside) if self.peek() == b'{' => {
                             self.wanted_object(inside, depth + 1, sink)?;
-                            Span { shape: Shape::Object, start, end: self.at }
+                            Span {
+                                shape: Shape::Object,
+                                start,
+                                end: self.at,
+                            }
                         }
                         _ => self.value(depth + 1)?,
                     };
@@ -543,14 +572,25 @@ impl Scanner<'_> {
             return self.broken("expected a JSON value");
         }
         self.at += word.len();
-        Ok(Span { shape, start, end: self.at })
+        Ok(Span {
+            shape,
+            start,
+            end: self.at,
+        })
     }
 
     /// An object or array, and everything in it.
     fn container(&mut self, outer_depth: usize) -> Result<Span, Broken> {
         let start = self.at;
-        let shape = if self.peek() == b'{' { Shape::Object } else { Shape::Array };
-        let mut open = Open { bits: [0; MAX_JSON_DEPTH / 64], depth: 0 };
+        let shape = if self.peek() == b'{' {
+            Shape::Object
+        } else {
+            Shape::Array
+        };
+        let mut open = Open {
+            bits: [0; MAX_JSON_DEPTH / 64],
+            depth: 0,
+        };
         loop {
             // A value begins here.
             let opening = self.peek();
@@ -578,7 +618,11 @@ impl Scanner<'_> {
             // A value has ended here, unless one has just been opened.
             while ended {
                 if open.depth == 0 {
-                    return Ok(Span { shape, start, end: self.at });
+                    return Ok(Span {
+                        shape,
+                        start,
+                        end: self.at,
+                    });
                 }
                 self.white_space();
                 let object = open.innermost_is_object();
@@ -635,7 +679,11 @@ impl Scanner<'_> {
             }
             self.digits();
         }
-        Ok(Span { shape, start, end: self.at })
+        Ok(Span {
+            shape,
+            start,
+            end: self.at,
+        })
     }
 
     fn digits(&mut self) {
@@ -654,7 +702,11 @@ impl Scanner<'_> {
             match self.bytes.get(at) {
                 Some(b'"') => {
                     self.at = at + 1;
-                    return Ok(Span { shape: Shape::String { escaped }, start, end: at });
+                    return Ok(Span {
+                        shape: Shape::String { escaped },
+                        start,
+                        end: at,
+                    });
                 }
                 Some(b'\\') => {
                     escaped = true;
@@ -763,11 +815,17 @@ fn next_backslash(bytes: &[u8], from: usize) -> Option<usize> {
         }
         at += 8;
     }
-    bytes[at..].iter().position(|&byte| byte == b'\\').map(|found| at + found)
+    bytes[at..]
+        .iter()
+        .position(|&byte| byte == b'\\')
+        .map(|found| at + found)
 }
 
 fn hex_unit(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |unit, &digit| {
-        unit << 4 | (digit as char).to_digit(16).expect("the scanner has checked the digits")
+        unit << 4
+            | (digit as char)
+                .to_digit(16)
+                .expect("the scanner has checked the digits")
     })
 }

@@ -42,7 +42,7 @@ impl LineReader {
         // One byte earlier: a line begins at `start` exactly when an LF stands before it.
         let from = start.saturating_sub(1);
         Ok(LineReader {
-            input: Input::open(file, from)?,
+            input: Input::open(file, from, *slice == Slice::Whole)?,
             buffer: Vec::new(),
             place: from,
             end,
@@ -108,7 +108,9 @@ impl LineReader {
         if self.place + end as u64 > self.end {
             // Our last line is the one that holds offset `self.end - 1`.
             let held = (self.end - 1 - self.place) as usize;
-            let line_end = self.buffer[held..end].iter().position(|&byte| byte == b'\n');
+            let line_end = self.buffer[held..end]
+                .iter()
+                .position(|&byte| byte == b'\n');
             end = held + line_end.expect("the byte before `end` is an LF") + 1;
         }
         let rest = self.buffer[end..].to_vec();
@@ -177,7 +179,8 @@ impl LineReader {
             }
             self.place += self.buffer.len() as u64;
             self.buffer.clear();
-            if self.place >= give_up || matches!(self.input.end(), Some(End::Clean | End::Damaged(_)))
+            if self.place >= give_up
+                || matches!(self.input.end(), Some(End::Clean | End::Damaged(_)))
             {
                 self.finished = true;
                 return Ok(false);

@@ -32,7 +32,7 @@ pub use compression::file_checksum;
 pub use error::SourceError;
 pub use files::{FoundFile, find_files, remote_scheme};
 pub use format::Format;
-pub use slice::{Slice, slices};
+pub use slice::{NotASlice, Slice, slices};
 
 use crate::record::{Document, FieldSpec};
 use arrow::array::RecordBatch;
@@ -49,12 +49,18 @@ pub const MAX_JSON_DEPTH: usize = 1024;
 
 /// Every reason that [`BadRecord::reason`] can have, with the sentence that explains it.
 pub const QUARANTINE_REASONS: &[(&str, &str)] = &[
-    (reason::BLANK, "The line is empty or holds only spaces and tabs"),
+    (
+        reason::BLANK,
+        "The line is empty or holds only spaces and tabs",
+    ),
     (
         reason::INVALID_JSON,
         "The line is not one JSON value from its first byte to its last",
     ),
-    (reason::INVALID_UTF8, "The record holds bytes that are not UTF-8"),
+    (
+        reason::INVALID_UTF8,
+        "The record holds bytes that are not UTF-8",
+    ),
     (
         reason::TOO_DEEP,
         "The JSON value is nested deeper than 1,024 levels",

@@ -127,7 +127,11 @@ pub(super) fn open(
     let rows_here = rows(first..end);
     let bytes_here: u64 = groups[first..end]
         .iter()
-        .flat_map(|group| leaves.iter().map(|&leaf| group.column(leaf).uncompressed_size()))
+        .flat_map(|group| {
+            leaves
+                .iter()
+                .map(|&leaf| group.column(leaf).uncompressed_size())
+        })
         .map(|bytes| u64::try_from(bytes).unwrap_or(0))
         .sum();
     let batch_rows = (CHUNK_BYTES as u128 * u128::from(rows_here) / u128::from(bytes_here.max(1)))

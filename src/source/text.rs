@@ -31,7 +31,7 @@ impl TextReader {
             });
         }
         Ok(TextReader {
-            input: Input::open(file, 0)?,
+            input: Input::open(file, 0, true)?,
             file_bytes: file.bytes,
             max_document_bytes: spec.max_document_bytes,
             summary: ReadSummary::default(),
@@ -49,9 +49,10 @@ impl TextReader {
         }
         self.finished = true;
         let mut bytes = Vec::new();
-        // One byte more than fits shows that the end has not been reached.
+        // One byte more than fits, and a byte order mark, show that the end has not been reached.
         let limit = usize::try_from(self.max_document_bytes)
             .unwrap_or(usize::MAX)
+            .max(RAW_BYTES_KEPT)
             .saturating_add(4);
         let mut target = usize::try_from(self.file_bytes).unwrap_or(usize::MAX);
         target = target.saturating_add(1).clamp(4, CHUNK_BYTES).min(limit);
