@@ -210,7 +210,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         let mut next = 0u64;
         let mut problem: Option<EngineError> = None;
         let base = corpus.bases[number];
-        let mut fill = |writer: &mut TaskWriter, tokens: u64| -> io::Result<()> {
+        let fill = |writer: &mut TaskWriter, tokens: u64| -> io::Result<()> {
             let mut left = tokens as usize;
             while left > 0 {
                 let some = left.min(zeros.len());

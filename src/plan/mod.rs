@@ -21,6 +21,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub use nearest::nearest;
 pub use problem::{Problem, Problems};
 pub use schema::pipeline_schema;
 pub use tables::{StageSpec, Tables, stage_specs};
