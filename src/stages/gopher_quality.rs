@@ -571,7 +571,7 @@ mod tests {
             short(&"•item\n".repeat(3)),
             Some(("too_many_bullet_lines", 1.0))
         );
-        assert_eq!(short(&"-item\n**bold**\n-5 degrees\n".repeat(3)), None);
+        assert_eq!(short(&"-item\n**bold**\n-5C degrees\n".repeat(3)), None);
         let lower = [("max_bullet_line_fraction", Value::Number(0.8))];
         assert_eq!(
             short_with(&lower, &format!("{bullets}plain")),
