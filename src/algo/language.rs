@@ -1,6 +1,6 @@
 //! Which language a text is in, by the identifier embedded in the program, and language codes.
 
-use super::words::is_of_unspaced_script;
+use super::words::{Words, is_of_unspaced_script};
 use std::borrow::Cow;
 use whatlang::Lang;
 
@@ -241,8 +241,9 @@ pub fn sample(text: &str, bytes: usize) -> Cow<'_, str> {
 /// The most likely language of a text, as an ISO 639 code, and how sure that is, from 0 to 1.
 /// [`UNKNOWN`] and 0 where there is nothing to go by.
 ///
-/// Looks at a [`sample`] of `sample_bytes`. Crate `whatlang` decides by scripts, alphabets and
-/// trigrams; Lao and Tibetan, which it doesn't know, are told by their scripts. What it returns as
+/// Looks at a [`sample`] of `sample_bytes`. Lao and Tibetan are told by their scripts, plain
+/// English by its most frequent words; for all else crate `whatlang` decides by scripts, alphabets
+/// and trigrams. What it returns as
 /// confidence is no calibrated probability: it grows with the distance to the second language and
 /// with the length of the text, and is 1 for most clean texts, and for any script that only one
 /// known language uses.
@@ -250,6 +251,9 @@ pub fn identify(text: &str, sample_bytes: usize) -> (&'static str, f32) {
     let sample = sample(text, sample_bytes);
     if let Some(code) = by_script_alone(&sample) {
         return (code, 1.0);
+    }
+    if is_plainly_english(&sample) {
+        return ("en", 1.0);
     }
     match whatlang::detect(&sample) {
         Some(info) => {
@@ -263,6 +267,43 @@ pub fn identify(text: &str, sample_bytes: usize) -> (&'static str, f32) {
         }
         None => (UNKNOWN, 0.0),
     }
+}
+
+/// English words that make up a fifth of English prose; none is as frequent in another language
+/// that is written in Latin letters, and no four of them are.
+const ENGLISH_WORDS: [&[u8]; 15] = [
+    b"the", b"of", b"and", b"to", b"that", b"for", b"with", b"this", b"from", b"are", b"have",
+    b"which", b"by", b"not", b"it",
+];
+
+/// Whether one word in seven is one of [`ENGLISH_WORDS`], of which at least four stand there, and
+/// at most one byte in a hundred begins a letter outside ASCII, so that text half in English and
+/// half in French or Chinese is left to the profiles.
+///
+/// This is tried first because comparing with the profiles of 37 languages costs ten times more,
+/// and because English with names, numbers and code among it is still English.
+fn is_plainly_english(sample: &str) -> bool {
+    // The characters that begin with 0xc2 and 0xe2 are mostly signs and punctuation.
+    let begins_letter = |byte: &u8| matches!(*byte, 0xc3..=0xe1 | 0xe3..);
+    if 100 * sample.bytes().filter(begins_letter).count() > sample.len() {
+        return false;
+    }
+    let (mut words, mut english, mut different) = (0u32, 0u32, 0u32);
+    for word in Words::new(sample) {
+        words += 1;
+        let bytes = &sample.as_bytes()[word.start..word.end];
+        if !(2..=6).contains(&bytes.len()) {
+            continue;
+        }
+        if let Some(which) = ENGLISH_WORDS
+            .iter()
+            .position(|english| bytes.eq_ignore_ascii_case(english))
+        {
+            english += 1;
+            different |= 1 << which;
+        }
+    }
+    7 * english >= words && different.count_ones() >= 4
 }
 
 /// Lao or Tibetan, where most letters are of that script.
@@ -294,4 +335,152 @@ fn code_of(lang: Lang) -> &'static str {
         .iter()
         .find(|known| known.code3 == code3)
         .map_or(code3, |known| known.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_language_of_the_identifier_is_in_the_table_once() {
+        for lang in Lang::all() {
+            assert_eq!(
+                KNOWN
+                    .iter()
+                    .filter(|known| known.code3 == lang.code())
+                    .count(),
+                1,
+                "{}",
+                lang.code()
+            );
+        }
+        assert_eq!(
+            KNOWN.len(),
+            Lang::all().len() + 2,
+            "Lao and Tibetan besides"
+        );
+        for pair in KNOWN.windows(2) {
+            assert!(
+                pair[0].code < pair[1].code,
+                "{} is out of order",
+                pair[1].code
+            );
+        }
+    }
+
+    #[test]
+    fn names_languages_by_their_codes() {
+        for (text, code) in [
+            ("The house stood at the end of a long road.", "en"),
+            (
+                "Das Haus stand am Ende einer langen Straße, und niemand wohnte dort.",
+                "de",
+            ),
+            ("私たちは今日公園を散歩しました。", "ja"),
+            ("ມື້ນີ້ພວກເຮົາໄປຍ່າງຫຼິ້ນ in Vientiane", "lo"),
+            ("དེ་རིང་ང་ཚོ་སྤྱི་གླིང་ལ་ཕྱིན་པ་ཡིན།", "bo"),
+            ("1234", UNKNOWN),
+            ("", UNKNOWN),
+        ] {
+            assert_eq!(identify(text, SAMPLE_BYTES).0, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn plain_english_is_told_without_the_profiles_and_half_english_is_not() {
+        let english = "It was the best of times and the worst of times, which is not to say that it was long ago. ";
+        assert!(is_plainly_english(english));
+        // Names and numbers among it do not make it doubtful.
+        assert_eq!(
+            identify(&format!("{english} Xqzt 12 Łódź {english}"), SAMPLE_BYTES),
+            ("en", 1.0)
+        );
+        assert!(!is_plainly_english(&format!(
+            "{english} {}",
+            "查看基本的文件信息设定权限".repeat(3)
+        )));
+        assert!(!is_plainly_english(&format!(
+            "{english} {}",
+            "Où êtes-vous allés hier après-midi? ".repeat(3)
+        )));
+        assert!(!is_plainly_english("the the the the of and"));
+        assert!(!is_plainly_english("the of and to one two three four five six seven eight nine ten more words than these and those"
+            .replace(" and those", &" word".repeat(20)).as_str()));
+        assert!(!is_plainly_english(""));
+    }
+
+    #[test]
+    fn probabilities_are_from_0_to_1() {
+        for text in [
+            "", "a", "é", "☃", "ab", "\u{300}", "ა", "א", "no", "水", "ア",
+        ] {
+            let (_, probability) = identify(text, SAMPLE_BYTES);
+            assert!((0.0..=1.0).contains(&probability), "{text}: {probability}");
+        }
+    }
+
+    #[test]
+    fn samples_are_bounded_and_cut_at_characters() {
+        assert_eq!(sample("abcd", 4), "abcd");
+        assert_eq!(sample("abcdefghijklm", 4), "a e i m");
+        assert_eq!(sample("", 64), "");
+        for length in [64, 100, 1000, 100_000] {
+            for text in [
+                "ё".repeat(length),
+                "語".repeat(length),
+                "𝄞".repeat(length),
+                format!("a{}", "語".repeat(length)),
+            ] {
+                for bytes in [64, 65, 256, 1024] {
+                    assert!(sample(&text, bytes).len() <= bytes + SAMPLE_PIECES);
+                    assert!(sample(&text, bytes).len() >= bytes.min(text.len()) / 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_code_is_that_of_the_same_language() {
+        let valid = || KNOWN.iter().map(|known| known.code);
+        for (wrong, nearest) in [
+            ("eng", "en"),
+            ("german", "de"),
+            ("CN", "zh"),
+            ("zh_TW", "zh"),
+            ("no", "nb"),
+            ("enn", "en"),
+        ] {
+            assert_eq!(nearest_code(wrong, valid()), Some(nearest), "{wrong}");
+        }
+        assert_eq!(nearest_code("en", std::iter::empty()), None);
+        assert_eq!(edits("kitten", "sitting"), 3);
+        assert_eq!(edits("", "ab"), 2);
+    }
+
+    #[test]
+    fn languages_without_spaces_have_characters_that_tell() {
+        for text in [
+            "我们今天去公园散步",
+            "私たちは",
+            "วันนี้เราไป",
+            "ມື້ນີ້ພວກເຮົາ",
+            "ယနေ့ကျွန်တော်တို့",
+            "ថ្ងៃនេះយើងទៅ",
+            "དེ་རིང་ང་ཚོ",
+        ] {
+            assert!(
+                !is_written_with_spaces(identify(text, SAMPLE_BYTES).0),
+                "{text}"
+            );
+            assert!(has_unspaced_script(text, SAMPLE_BYTES), "{text}");
+        }
+        for text in ["English", "Русский", "한국어 문장", "tiếng Việt", "हिन्दी"]
+        {
+            assert!(
+                is_written_with_spaces(identify(text, SAMPLE_BYTES).0),
+                "{text}"
+            );
+            assert!(!has_unspaced_script(text, SAMPLE_BYTES), "{text}");
+        }
+    }
 }

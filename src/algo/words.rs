@@ -396,3 +396,216 @@ pub fn shared(a: &[u64], b: &[u64]) -> usize {
     }
     both
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn written(text: &str) -> Vec<(&str, usize, usize)> {
+        Words::new(text)
+            .map(|word| {
+                (
+                    &text[word.start..word.end],
+                    word.characters,
+                    word.line_feeds_before,
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn written_words_stand_between_white_space_of_any_kind() {
+        assert_eq!(
+            written("a, bc\u{a0}d\u{3000}é\u{2028}語"),
+            [
+                ("a,", 2, 0),
+                ("bc", 2, 0),
+                ("d", 1, 0),
+                ("é", 1, 0),
+                ("語", 1, 0)
+            ]
+        );
+        assert_eq!(written(""), []);
+        assert_eq!(written(" \n\t"), []);
+        assert_eq!(written("\u{85}x\u{1680}"), [("x", 1, 0)]);
+    }
+
+    #[test]
+    fn written_words_tell_lines_and_paragraphs() {
+        assert_eq!(
+            written("\na\r\nb \n \n\t c d\n"),
+            [("a", 1, 1), ("b", 1, 1), ("c", 1, 2), ("d", 1, 0)]
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn written_words_are_those_of_the_standard_library(text in "(?s).{0,60}") {
+            let ours: Vec<(&str, usize)> = written(&text).into_iter().map(|(word, n, _)| (word, n)).collect();
+            let theirs: Vec<(&str, usize)> = text.split_whitespace().map(|word| (word, word.chars().count())).collect();
+            proptest::prop_assert_eq!(ours, theirs);
+        }
+
+        #[test]
+        fn spoken_words_agree_with_the_definition(text in "[a-dA-DéÉжЖ語のก_0-3 ,.\\u{300}\\u{2019}ßİ]{0,200}") {
+            proptest::prop_assert_eq!(hashes(&text), by_definition(&text));
+        }
+
+        #[test]
+        fn spoken_words_agree_with_the_definition_on_any_text(text in "(?s).{0,200}") {
+            proptest::prop_assert_eq!(hashes(&text), by_definition(&text));
+        }
+    }
+
+    fn hashes(text: &str) -> Vec<u64> {
+        let mut hashes = vec![1, 2, 3];
+        normalised_words(text, &mut hashes);
+        hashes
+    }
+
+    /// Character by character, as the documentation says.
+    fn by_definition(text: &str) -> Vec<u64> {
+        let mut hashes = Vec::new();
+        let mut word = String::new();
+        for character in text.chars().chain([' ']) {
+            let belongs = is_word_character(character);
+            let alone = is_of_unspaced_script(character);
+            if (!belongs || alone) && !word.is_empty() {
+                hashes.push(hash_alone(&word));
+                word.clear();
+            }
+            if belongs && alone {
+                hashes.push(hash_alone(&character.to_string()));
+            } else if belongs {
+                word.push(simple_lower_case(character));
+            }
+        }
+        hashes
+    }
+
+    fn hash_alone(word: &str) -> u64 {
+        let mut padded = word.as_bytes().to_vec();
+        padded.resize(word.len() + SHORT_WORD_BYTES, 0);
+        hash_of_word(&padded, 0, word.len())
+    }
+
+    #[test]
+    fn punctuation_and_case_make_no_difference() {
+        assert_eq!(
+            hashes("Don't STOP, \u{201c}now\u{201d}"),
+            hashes("don t stop now")
+        );
+        assert_eq!(hashes("ÉCOLE Straße ЖУК"), hashes("école straße жук"));
+        assert_ne!(hashes("snake_case"), hashes("snake case"));
+        assert!(hashes("").is_empty());
+        assert!(hashes(" ,.- ").is_empty());
+    }
+
+    #[test]
+    fn scripts_without_spaces_have_a_word_for_each_character() {
+        assert_eq!(hashes("abc語言def").len(), 4);
+        assert_eq!(hashes("語。言").len(), 2);
+        assert_eq!(hashes("ひらカタ").len(), 4);
+        assert_eq!(hashes("ไทย").len(), 3);
+        assert_eq!(hashes("한국어").len(), 1);
+        assert_eq!(hashes("語言"), [hashes("語")[0], hashes("言")[0]]);
+    }
+
+    #[test]
+    fn words_at_every_length_and_place_are_told_apart() {
+        // Across the borders of blocks of 64 bytes and of 16-byte loads.
+        let mut seen = HashMap::new();
+        for length in 1..200 {
+            let word = "abcdefghij".repeat(20)[..length].to_string();
+            for before in [0, 1, 15, 47, 63, 64] {
+                let text = format!("{}{word}", " ".repeat(before));
+                assert_eq!(
+                    hashes(&text),
+                    [hash_alone(&word)],
+                    "{before} before {length}"
+                );
+            }
+            assert_eq!(seen.insert(hash_alone(&word), length), None);
+        }
+        assert_eq!(hashes("it is in it").len(), 4);
+        assert_eq!(hashes("it is in it")[0], hashes("it is in it")[3]);
+    }
+
+    #[test]
+    fn shingles_depend_on_order_and_are_a_sorted_set() {
+        let of = |text: &str, n: usize| {
+            let mut set = vec![7];
+            shingles(&hashes(text), n, &mut set);
+            set
+        };
+        assert!(of("a b c", 4).is_empty());
+        assert_eq!(of("a b c d", 4).len(), 1);
+        assert_eq!(of("a b a b a b", 2).len(), 2);
+        assert_ne!(of("a b", 2), of("b a", 2));
+        assert_ne!(of("a b", 2), of("a", 1));
+        let many = of(&(0..1000).map(|n| format!("w{n} ")).collect::<String>(), 5);
+        assert_eq!(many.len(), 996);
+        assert!(many.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn jaccard_is_what_is_shared_over_what_is_in_either() {
+        assert_eq!(jaccard(&[], &[]), 0.0);
+        assert_eq!(jaccard(&[1], &[]), 0.0);
+        assert_eq!(jaccard(&[1, 2, 3], &[2, 3, 4]), 0.5);
+        assert_eq!(jaccard(&[1, 2], &[1, 2]), 1.0);
+        assert_eq!(shared(&[1, 3, 5], &[2, 3, 4, 5]), 2);
+    }
+
+    #[test]
+    #[expect(clippy::print_stdout, reason = "says why it did nothing")]
+    fn jaccard_agrees_with_the_table_of_known_pairs() {
+        let folder = std::path::Path::new(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../shared/data/labelled"
+        ));
+        let Ok(table) = std::fs::File::open(folder.join("neardup-pairs.tsv.zst")) else {
+            println!("skipped: no shared data");
+            return;
+        };
+        let mut sets: HashMap<String, Vec<u64>> = HashMap::new();
+        for file in ["neardup-docs-00.jsonl.zst", "neardup-docs-01.jsonl.zst"] {
+            let file = std::fs::File::open(folder.join(file)).expect("beside the table");
+            let lines = zstd::decode_all(file).expect("whole");
+            for line in lines
+                .split(|&byte| byte == b'\n')
+                .filter(|line| !line.is_empty())
+            {
+                let document: serde_json::Value = serde_json::from_slice(line).expect("JSON");
+                let mut set = Vec::new();
+                shingles(
+                    &hashes(document["text"].as_str().expect("a text")),
+                    5,
+                    &mut set,
+                );
+                sets.insert(document["id"].as_str().expect("an id").to_string(), set);
+            }
+        }
+        let table = String::from_utf8(zstd::decode_all(table).expect("whole")).expect("UTF-8");
+        let (mut pairs, mut close, mut largest) = (0, 0, (0.0, String::new()));
+        for row in table.lines().skip(1) {
+            let columns: Vec<&str> = row.split('\t').collect();
+            let expected: f64 = columns[3].parse().expect("a number");
+            let difference = (jaccard(&sets[columns[0]], &sets[columns[1]]) - expected).abs();
+            pairs += 1;
+            // The table has four digits.
+            close += usize::from(difference <= 0.000_051);
+            if difference > largest.0 {
+                largest = (difference, row.to_string());
+            }
+        }
+        println!(
+            "{close} of {pairs} pairs agree to four digits; the largest difference is {} in {}",
+            largest.0, largest.1
+        );
+        assert!(pairs > 4000);
+        assert!(largest.0 < 0.02, "{largest:?}");
+        assert!(close * 100 >= pairs * 95, "{close} of {pairs}");
+    }
+}

@@ -53,7 +53,8 @@ pub(super) const KIND: StageKind = StageKind {
             off.\n\
             \n\
             Rules that count words hold for languages that put spaces between words (not for Chinese, Japanese, \
-            Thai, Lao, Khmer, Burmese, Tibetan and their kin); the stop words hold for English. The language is the \
+            Thai, Lao, Khmer, Burmese, Tibetan and their kin); the least mean length does not hold for Korean either, \
+            whose characters are syllables; the stop words hold for English. The language is the \
             one that a `language` stage before has found, else the embedded identifier's. A rule that a document \
             breaks and that does not hold for its language is skipped and counted in a note, e.g. \
             `stop_words_skipped_language`. So to turn away broken English that no longer looks like any language, \
@@ -186,6 +187,8 @@ pub(super) const KIND: StageKind = StageKind {
 enum Holds {
     Always,
     WhereWordsAreSpaced(usize),
+    /// Where, besides, a character is about a sound: a Korean one is a syllable of two or three.
+    WhereWordsAreSpelt(usize),
     InEnglish(usize),
 }
 
@@ -263,7 +266,7 @@ impl Stage for Quality {
         };
         let below = |value: Option<f64>, min: f64| value.filter(|&value| value < min);
         let above = |value: Option<f64>, max: f64| value.filter(|&value| value > max);
-        use Holds::{Always, InEnglish, WhereWordsAreSpaced};
+        use Holds::{Always, InEnglish, WhereWordsAreSpaced, WhereWordsAreSpelt};
         // In the order of the reasons: the value where the rule is broken, and where the rule holds.
         let rules = [
             (
@@ -276,7 +279,7 @@ impl Stage for Quality {
             ),
             (
                 below(per_word(signs.characters), self.min_mean_word_characters),
-                WhereWordsAreSpaced(2),
+                WhereWordsAreSpelt(2),
             ),
             (
                 above(per_word(signs.characters), self.max_mean_word_characters),
@@ -320,6 +323,11 @@ impl Stage for Quality {
                 Always => None,
                 WhereWordsAreSpaced(note) => {
                     (!identify::is_written_with_spaces(document)).then_some(note)
+                }
+                WhereWordsAreSpelt(note) => {
+                    let spelt = identify::is_written_with_spaces(document)
+                        && identify::language_of(document).code() != "ko";
+                    (!spelt).then_some(note)
                 }
                 InEnglish(note) => (identify::language_of(document).code() != "en").then_some(note),
             };
@@ -433,5 +441,267 @@ fn stop_word_bit(word: &str) -> u8 {
     {
         Some(which) => 1 << which,
         None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{judged, refusal, verdict};
+    use super::*;
+    use crate::record::Value;
+
+    /// `words` English words in lines of ten, which break no rule but that on their number.
+    fn prose(words: usize) -> String {
+        let sentence = [
+            "the", "river", "ran", "down", "to", "a", "village", "of", "old", "stones",
+        ];
+        let words: Vec<&str> = (0..words)
+            .map(|word| sentence[word % sentence.len()])
+            .collect();
+        words
+            .chunks(10)
+            .map(|line| line.join(" "))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn keeps_documents_at_the_bounds_of_words_and_rejects_one_word_beyond() {
+        assert_eq!(verdict(&KIND, &[], &prose(50)), None);
+        assert_eq!(
+            verdict(&KIND, &[], &prose(49)),
+            Some(("too_few_words", 49.0))
+        );
+        assert_eq!(verdict(&KIND, &[], &prose(100_000)), None);
+        assert_eq!(
+            verdict(&KIND, &[], &prose(100_001)),
+            Some(("too_many_words", 100_001.0))
+        );
+        assert_eq!(
+            verdict(&KIND, &[("min_words", Value::Integer(49))], &prose(49)),
+            None
+        );
+        assert_eq!(
+            verdict(&KIND, &[("max_words", Value::Integer(59))], &prose(60)),
+            Some(("too_many_words", 60.0))
+        );
+    }
+
+    /// Without the rules on words' number and stop words, so that short texts show the others.
+    fn short(text: &str) -> Option<(&'static str, f64)> {
+        short_with(&[], text)
+    }
+
+    fn short_with(given: &[(&str, Value)], text: &str) -> Option<(&'static str, f64)> {
+        let mut all = vec![
+            ("min_words", Value::Integer(0)),
+            ("min_stop_words", Value::Integer(0)),
+        ];
+        all.extend_from_slice(given);
+        verdict(&KIND, &all, text)
+    }
+
+    #[test]
+    fn keeps_documents_at_the_bounds_of_mean_word_length() {
+        assert_eq!(short("abc ab abcd"), None);
+        assert_eq!(
+            short("abc ab abc"),
+            Some(("mean_word_too_short", 8.0 / 3.0))
+        );
+        assert_eq!(short("abcdefghij abcdefghi abcdefghijk"), None);
+        assert_eq!(
+            short("abcdefghij abcdefghijk"),
+            Some(("mean_word_too_long", 10.5))
+        );
+        assert_eq!(
+            short_with(
+                &[("min_mean_word_characters", Value::Number(2.5))],
+                "abc ab abc"
+            ),
+            None
+        );
+        let higher = [("max_mean_word_characters", Value::Number(10.5))];
+        assert_eq!(short_with(&higher, "abcdefghij abcdefghijk"), None);
+    }
+
+    #[test]
+    fn word_length_is_in_characters_not_bytes() {
+        assert_eq!(short("тысячелетие слово"), None);
+        assert_eq!(short("ёё ёё ёё ёё"), Some(("mean_word_too_short", 2.0)));
+    }
+
+    #[test]
+    fn counts_hashes_and_ellipses_per_word() {
+        let nine = "word ".repeat(9);
+        assert_eq!(short(&format!("{nine}#one")), None);
+        assert_eq!(
+            short(&format!("{nine}##one")),
+            Some(("too_many_hashes", 0.2))
+        );
+        assert_eq!(short(&format!("{nine}one... end")), None);
+        assert_eq!(
+            short(&format!("{nine}one...two... end")),
+            Some(("too_many_ellipses", 2.0 / 11.0))
+        );
+        assert_eq!(
+            short(&format!("{nine}one…two… end")),
+            Some(("too_many_ellipses", 2.0 / 11.0))
+        );
+        assert_eq!(short(&format!("{nine}one.......... end")), None);
+        assert_eq!(
+            short_with(
+                &[("max_hashes_per_word", Value::Number(0.2))],
+                &format!("{nine}##one")
+            ),
+            None
+        );
+        let lower = [("max_ellipses_per_word", Value::Number(0.05))];
+        assert_eq!(
+            short_with(&lower, &format!("{nine}one... end")),
+            Some(("too_many_ellipses", 1.0 / 11.0))
+        );
+    }
+
+    #[test]
+    fn counts_lines_that_start_with_a_bullet_and_no_blank_ones() {
+        let bullets = "- items of note here\n\n  \n".repeat(9);
+        assert_eq!(short(&format!("{bullets}plain")), None);
+        assert_eq!(short(&bullets), Some(("too_many_bullet_lines", 1.0)));
+        assert_eq!(
+            short(&"•item\n".repeat(3)),
+            Some(("too_many_bullet_lines", 1.0))
+        );
+        assert_eq!(short(&"-item\n**bold**\n-5C degrees\n".repeat(3)), None);
+        let lower = [("max_bullet_line_fraction", Value::Number(0.8))];
+        assert_eq!(
+            short_with(&lower, &format!("{bullets}plain")),
+            Some(("too_many_bullet_lines", 0.9))
+        );
+    }
+
+    #[test]
+    fn counts_lines_that_end_with_an_ellipsis() {
+        let seven = "a line of several words here now it is\n".repeat(7);
+        let three = "a line of several words here now it...  \r\n\n".repeat(3);
+        assert_eq!(short(&format!("{three}{seven}")), None);
+        let four = format!("{three}and one line more of these words it is…");
+        assert_eq!(
+            short(&format!("{seven}{four}")),
+            Some(("too_many_ellipsis_lines", 4.0 / 11.0))
+        );
+        let higher = [("max_ellipsis_line_fraction", Value::Number(0.4))];
+        assert_eq!(short_with(&higher, &format!("{seven}{four}")), None);
+    }
+
+    #[test]
+    fn asks_for_words_with_an_alphabetic_character() {
+        let four = "word été слово a1b2 ";
+        assert_eq!(short(&format!("{four} 12345")), None);
+        assert_eq!(
+            short(&format!("{four} 12345 67890")),
+            Some(("too_few_alphabetic_words", 4.0 / 6.0))
+        );
+        let lower = [("min_alphabetic_word_fraction", Value::Number(0.6))];
+        assert_eq!(short_with(&lower, &format!("{four} 12345 67890")), None);
+    }
+
+    #[test]
+    fn asks_for_two_different_stop_words_of_english_texts() {
+        let none = "Several people walked home after dinner, talking about music; nobody knew where everyone \
+            would sleep during this cold winter night. ";
+        let given = [("min_words", Value::Integer(0))];
+        assert_eq!(
+            verdict(&KIND, &given, none),
+            Some(("too_few_stop_words", 0.0))
+        );
+        assert_eq!(
+            verdict(&KIND, &given, &format!("{none} The the THE")),
+            Some(("too_few_stop_words", 1.0))
+        );
+        assert_eq!(verdict(&KIND, &given, &format!("{none} The (of).")), None);
+        let three = [
+            ("min_words", Value::Integer(0)),
+            ("min_stop_words", Value::Integer(3)),
+        ];
+        assert_eq!(
+            verdict(&KIND, &three, &format!("{none} The of")),
+            Some(("too_few_stop_words", 2.0))
+        );
+    }
+
+    #[test]
+    fn english_rules_turn_away_no_other_language() {
+        let german = "Der Hund lief durch den Wald und suchte seinen Herrn, der schon lange nach Hause gegangen war. ";
+        let (verdict, notes) = judged(&KIND, &[], &german.repeat(4));
+        assert_eq!(
+            (verdict, notes),
+            (None, vec!["stop_words_skipped_language"])
+        );
+        for text in [
+            "\u{6211}\u{4eec}\u{4eca}\u{5929}\u{53bb}\u{516c}\u{56ed}\u{6563}\u{6b65}\u{ff0c}\u{5929}\u{6c14}\u{5f88}\u{597d}\u{3002}",
+            "私たちは今日公園を散歩しました。天気がとても良かったです。",
+            "วันนี้เราไปเดินเล่นที่สวนสาธารณะ อากาศดีมาก",
+            "ມື້ນີ້ພວກເຮົາໄປຍ່າງຫຼິ້ນຢູ່ສວນສາທາລະນະ",
+            "དེ་རིང་ང་ཚོ་སྤྱི་གླིང་ལ་ཕྱིན་པ་ཡིན།",
+        ] {
+            let (verdict, notes) = judged(&KIND, &[], &text.repeat(20));
+            assert_eq!(verdict, None, "{text}");
+            assert!(
+                notes.contains(&"min_words_skipped_language"),
+                "{text}: {notes:?}"
+            );
+            assert!(
+                notes.contains(&"stop_words_skipped_language"),
+                "{text}: {notes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn short_korean_words_are_not_too_short() {
+        let korean = "그는 집에 갔다 또 왔다 그 날 밤 비가 왔다 ".repeat(10);
+        let (verdict, notes) = judged(&KIND, &[], &korean);
+        assert_eq!(verdict, None);
+        assert!(notes.contains(&"min_mean_word_skipped_language"));
+    }
+
+    #[test]
+    fn the_language_found_before_decides() {
+        let english =
+            "Several people walked home after dinner, talking about music all night. ".repeat(6);
+        let stage = super::super::testing::stage(&KIND, &[]);
+        let mut document = Document {
+            text: english,
+            ..Document::default()
+        };
+        document.language = crate::record::Language::new("fr").map(|language| (language, 1.0));
+        let mut notes = Notes::default();
+        assert_eq!(stage.judge(&mut document, &mut notes), Ok(Verdict::Keep));
+        document.language = None;
+        let verdict = stage.judge(&mut document, &mut notes).expect("no fault");
+        assert!(
+            matches!(verdict, Verdict::Reject { reason: 9, .. }),
+            "{verdict:?}"
+        );
+        assert_eq!(document.language.expect("it was identified").0.code(), "en");
+    }
+
+    #[test]
+    fn empty_and_blank_texts_have_too_few_words_and_no_ratios() {
+        for text in ["", "   ", "\n\n"] {
+            assert_eq!(verdict(&KIND, &[], text), Some(("too_few_words", 0.0)));
+            assert_eq!(short(text), None);
+        }
+    }
+
+    #[test]
+    fn refuses_bounds_that_cross() {
+        let crossed = [
+            ("min_words", Value::Integer(10)),
+            ("max_words", Value::Integer(9)),
+        ];
+        assert_eq!(refusal(&KIND, &crossed).option, "min_words");
+        let crossed = [("min_mean_word_characters", Value::Number(11.0))];
+        assert_eq!(refusal(&KIND, &crossed).option, "min_mean_word_characters");
     }
 }

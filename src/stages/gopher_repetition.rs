@@ -535,3 +535,303 @@ impl Table {
         self.slots[slot as usize].count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{judged, verdict};
+    use super::*;
+    use crate::record::Value;
+    use std::collections::{HashMap, HashSet};
+
+    /// A text of different words, `n` of them, each of `length` characters.
+    fn different_words(from: usize, n: usize, length: usize) -> String {
+        (from..from + n)
+            .map(|word| format!("{word:0length$}"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// All rules off but one.
+    fn only(option: &'static str, max: f64, text: &str) -> Option<(&'static str, f64)> {
+        let given: Vec<(&str, Value)> = KIND
+            .spec
+            .options
+            .iter()
+            .map(|spec| {
+                (
+                    spec.name,
+                    Value::Number(if spec.name == option { max } else { 1.0 }),
+                )
+            })
+            .collect();
+        verdict(&KIND, &given, text)
+    }
+
+    #[test]
+    fn the_bound_is_inclusive_for_lines() {
+        let seven: String = (0..7).map(|line| format!("line number {line}\n")).collect();
+        let at = format!("{seven}{}", "line number 0\n".repeat(3));
+        assert_eq!(only("max_duplicate_line_fraction", 0.3, &at), None);
+        let above = format!("{at}line number 1");
+        assert_eq!(
+            only("max_duplicate_line_fraction", 0.3, &above),
+            Some(("duplicate_lines", 4.0 / 11.0))
+        );
+        assert_eq!(only("max_duplicate_line_fraction", 0.4, &above), None);
+    }
+
+    #[test]
+    fn blank_lines_are_not_duplicate_lines() {
+        let text = format!("first\n\n\n  \n\t\n\r\n\nsecond\n{}third", "\n".repeat(500));
+        for option in KIND.spec.options {
+            assert_eq!(only(option.name, 0.0, &text), None, "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn indentation_and_carriage_returns_make_no_difference() {
+        let text = "same line\r\n   same line  \nsame line";
+        assert_eq!(
+            only("max_duplicate_line_fraction", 0.3, text),
+            Some(("duplicate_lines", 2.0 / 3.0))
+        );
+    }
+
+    #[test]
+    fn characters_of_duplicate_lines_are_counted_without_white_space() {
+        // 4 of 4 + 4 + 8 characters.
+        let text = "ab cd\nab cd\nabcdefgh";
+        assert_eq!(
+            only("max_duplicate_line_character_fraction", 0.2, text),
+            Some(("duplicate_line_characters", 0.25))
+        );
+        assert_eq!(
+            only("max_duplicate_line_character_fraction", 0.25, text),
+            None
+        );
+    }
+
+    #[test]
+    fn paragraphs_end_at_blank_lines() {
+        let text = "one\ntwo\n \none\ntwo\n\n\nthree";
+        assert_eq!(
+            only("max_duplicate_paragraph_fraction", 0.3, text),
+            Some(("duplicate_paragraphs", 1.0 / 3.0))
+        );
+        assert_eq!(
+            only("max_duplicate_paragraph_character_fraction", 0.2, text),
+            Some(("duplicate_paragraph_characters", 6.0 / 17.0))
+        );
+        assert_eq!(
+            only("max_duplicate_paragraph_fraction", 0.3, "one\none\none"),
+            None
+        );
+    }
+
+    #[test]
+    fn the_top_ngram_is_the_most_frequent_and_covers_characters_once() {
+        // "aa bb" three times, 12 characters of 12 + 14.
+        let text = "aa bb xx1 aa bb yy2 aa bb zzzzzzz1";
+        assert_eq!(
+            only("max_top_2gram_character_fraction", 0.2, text),
+            Some(("top_2gram", 12.0 / 26.0))
+        );
+        assert_eq!(
+            only("max_top_2gram_character_fraction", 12.0 / 26.0, text),
+            None
+        );
+        // The five places of "a a" overlap and cover 6 characters, not 10.
+        assert_eq!(
+            only(
+                "max_top_2gram_character_fraction",
+                0.5,
+                "a a a a a a bbbbbb"
+            ),
+            None
+        );
+        assert_eq!(
+            only(
+                "max_top_2gram_character_fraction",
+                0.4,
+                "a a a a a a bbbbbb"
+            ),
+            Some(("top_2gram", 0.5))
+        );
+    }
+
+    #[test]
+    fn of_equally_frequent_ngrams_the_longer_counts() {
+        let text = "aa bb 1 cccc dddd 2 aa bb 3 cccc dddd 4";
+        assert_eq!(
+            only("max_top_2gram_character_fraction", 0.2, text),
+            Some(("top_2gram", 16.0 / 28.0))
+        );
+    }
+
+    #[test]
+    fn an_ngram_that_stands_once_is_no_repetition() {
+        for option in KIND.spec.options {
+            assert_eq!(
+                only(option.name, 0.0, "only three words"),
+                None,
+                "{}",
+                option.name
+            );
+        }
+    }
+
+    #[test]
+    fn duplicate_ngrams_are_those_after_the_first_and_overlaps_count_once() {
+        // 20 words of 3 characters; the last 6 repeat the first 6.
+        let text = format!(
+            "{} {}",
+            different_words(100, 14, 3),
+            different_words(100, 6, 3)
+        );
+        assert_eq!(
+            only("max_duplicate_5gram_character_fraction", 0.0, &text),
+            Some(("duplicate_5grams", 0.3))
+        );
+        assert_eq!(
+            only("max_duplicate_6gram_character_fraction", 0.0, &text),
+            Some(("duplicate_6grams", 0.3))
+        );
+        assert_eq!(
+            only("max_duplicate_7gram_character_fraction", 0.0, &text),
+            None
+        );
+        assert_eq!(
+            only("max_duplicate_5gram_character_fraction", 0.3, &text),
+            None
+        );
+    }
+
+    /// The shares by the definition in the table, without hashes and without pruning.
+    fn by_definition(text: &str, n: usize) -> f64 {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let characters: Vec<usize> = words.iter().map(|word| word.chars().count()).collect();
+        let mut covered = HashSet::new();
+        if n > LARGEST_TOP_N {
+            let mut seen = HashSet::new();
+            for (at, ngram) in words.windows(n).enumerate() {
+                if !seen.insert(ngram) {
+                    covered.extend(at..at + n);
+                }
+            }
+        } else {
+            let mut places: HashMap<&[&str], Vec<usize>> = HashMap::new();
+            for (at, ngram) in words.windows(n).enumerate() {
+                places.entry(ngram).or_default().push(at);
+            }
+            let length = |at: usize| characters[at..at + n].iter().sum::<usize>();
+            let top = places
+                .values()
+                .filter(|places| places.len() > 1)
+                .max_by_key(|places| {
+                    (
+                        places.len(),
+                        length(places[0]),
+                        std::cmp::Reverse(places[0]),
+                    )
+                });
+            covered.extend(top.into_iter().flatten().flat_map(|&at| at..at + n));
+        }
+        let covered: usize = covered
+            .into_iter()
+            .map(|word: usize| characters[word])
+            .sum();
+        covered as f64 / characters.iter().sum::<usize>().max(1) as f64
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn agrees_with_the_definition(numbers in proptest::collection::vec(0u8..6, 0..120)) {
+            let text: Vec<String> = numbers.iter().map(|&number| "é".repeat(usize::from(number) + 1)).collect();
+            let text = text.join(" ");
+            let mut scratch = Scratch::default();
+            scratch.read(&text).expect("few words");
+            for n in 2..=LARGEST_N {
+                proptest::prop_assert_eq!(scratch.ngram_fraction(n), by_definition(&text, n), "n = {}", n);
+            }
+        }
+    }
+
+    #[test]
+    fn text_that_says_one_thing_again_and_again_goes() {
+        assert_eq!(
+            verdict(&KIND, &[], &"buy now ".repeat(100)),
+            Some(("top_2gram", 1.0))
+        );
+        let line = "a line that stands here often\n";
+        assert_eq!(
+            verdict(&KIND, &[], &line.repeat(10)),
+            Some(("duplicate_lines", 0.9))
+        );
+    }
+
+    #[test]
+    fn rules_on_words_are_skipped_where_words_have_no_spaces() {
+        let text = "今日は とても 良い 天気 です ".repeat(20);
+        let (verdict, notes) = judged(&KIND, &[], &text);
+        assert_eq!(verdict, None);
+        assert_eq!(notes.len(), 9, "{notes:?}");
+        let lines = "今日はとても良い天気です\n".repeat(20);
+        assert_eq!(
+            judged(&KIND, &[], &lines).0,
+            Some(("duplicate_lines", 0.95))
+        );
+    }
+
+    #[test]
+    fn empty_and_blank_texts_repeat_nothing() {
+        for text in ["", " ", "\n\n\n", "word"] {
+            assert_eq!(verdict(&KIND, &[], text), None);
+        }
+    }
+
+    #[test]
+    fn a_document_leaves_nothing_to_the_next() {
+        let stage = super::super::testing::stage(&KIND, &[]);
+        let mut notes = Notes::default();
+        let texts = [
+            "buy now ".repeat(300_000),
+            different_words(0, 2000, 5),
+            "a b\n".repeat(9),
+            String::new(),
+        ];
+        let verdicts = |order: &[usize]| -> Vec<(usize, Verdict)> {
+            let mut notes = Notes::default();
+            let mut verdicts: Vec<(usize, Verdict)> = order
+                .iter()
+                .map(|&which| {
+                    let mut document = Document {
+                        text: texts[which].clone(),
+                        ..Document::default()
+                    };
+                    (
+                        which,
+                        stage.judge(&mut document, &mut notes).expect("no fault"),
+                    )
+                })
+                .collect();
+            verdicts.sort_by_key(|(which, _)| *which);
+            verdicts
+        };
+        assert_eq!(verdicts(&[0, 1, 2, 3]), verdicts(&[3, 2, 1, 0]));
+        let mut document = Document {
+            text: texts[1].clone(),
+            ..Document::default()
+        };
+        assert_eq!(stage.judge(&mut document, &mut notes), Ok(Verdict::Keep));
+    }
+
+    #[test]
+    fn every_option_has_its_reason_in_the_same_place() {
+        assert_eq!(KIND.spec.options.len(), RULES);
+        assert_eq!(KIND.reasons.len(), RULES);
+        assert_eq!(KIND.notes.len(), RULES - LINE_RULES);
+        for (note, reason) in KIND.notes.iter().zip(&KIND.reasons[LINE_RULES..]) {
+            assert_eq!(*note, format!("{}_skipped_language", reason.name));
+        }
+    }
+}

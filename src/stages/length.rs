@@ -190,3 +190,107 @@ impl Stage for Length {
         Ok(Verdict::Keep)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{outcome, refusal, stage, verdict};
+    use super::*;
+    use crate::record::Value;
+
+    #[test]
+    fn keeps_a_document_at_each_bound_and_rejects_one_beyond() {
+        // 3 words, 5 characters and 2 spaces, 11 bytes.
+        let text = "ab ёж 語";
+        for (measure, exactly) in [("bytes", 11u64), ("characters", 7), ("words", 3)] {
+            let reason = |direction: &str| format!("too_{direction}_{measure}");
+            let options = |bound: u64| {
+                let min = KIND
+                    .spec
+                    .options
+                    .iter()
+                    .find(|option| option.name == format!("min_{measure}"));
+                let max = KIND
+                    .spec
+                    .options
+                    .iter()
+                    .find(|option| option.name == format!("max_{measure}"));
+                let at = |option: Option<&OptionSpec>| {
+                    (option.expect("in the table").name, Value::Integer(bound))
+                };
+                (at(min), at(max))
+            };
+            assert_eq!(
+                verdict(&KIND, &[options(exactly).0, options(exactly).1], text),
+                None,
+                "{measure}"
+            );
+            let value = exactly as f64;
+            assert_eq!(
+                verdict(&KIND, &[options(exactly + 1).0], text),
+                Some((reason("few").as_str(), value))
+            );
+            assert_eq!(verdict(&KIND, &[options(exactly - 1).0], text), None);
+            assert_eq!(
+                verdict(&KIND, &[options(exactly - 1).1], text),
+                Some((reason("many").as_str(), value))
+            );
+            assert_eq!(verdict(&KIND, &[options(exactly + 1).1], text), None);
+        }
+    }
+
+    #[test]
+    fn counts_tokens() {
+        let judge = |tokens: usize, given: &[(&str, Value)]| {
+            let mut document = Document {
+                tokens: vec![1; tokens],
+                ..Document::default()
+            };
+            let verdict = stage(&KIND, given)
+                .judge(&mut document, &mut Notes::default())
+                .expect("no fault");
+            outcome(&KIND, verdict)
+        };
+        let given = [
+            ("min_tokens", Value::Integer(2)),
+            ("max_tokens", Value::Integer(3)),
+        ];
+        assert_eq!(judge(1, &given), Some(("too_few_tokens", 1.0)));
+        assert_eq!(judge(2, &given), None);
+        assert_eq!(judge(3, &given), None);
+        assert_eq!(judge(4, &given), Some(("too_many_tokens", 4.0)));
+    }
+
+    #[test]
+    fn empty_texts_are_below_any_least_length() {
+        assert_eq!(
+            verdict(&KIND, &[("min_words", Value::Integer(1))], ""),
+            Some(("too_few_words", 0.0))
+        );
+        assert_eq!(
+            verdict(&KIND, &[("min_words", Value::Integer(1))], " \n "),
+            Some(("too_few_words", 0.0))
+        );
+        assert_eq!(
+            verdict(&KIND, &[("max_words", Value::Integer(1))], ""),
+            None
+        );
+    }
+
+    #[test]
+    fn refuses_no_bound_and_bounds_that_cross() {
+        assert_eq!(refusal(&KIND, &[]).option, "min_tokens");
+        let crossed = [
+            ("min_words", Value::Integer(3)),
+            ("max_words", Value::Integer(2)),
+        ];
+        let refusal = refusal(&KIND, &crossed);
+        assert_eq!(
+            (
+                refusal.option,
+                refusal.must_be.as_str(),
+                refusal.found.as_str()
+            ),
+            ("min_words", "max_words (2) or less", "3")
+        );
+    }
+}
