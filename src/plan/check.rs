@@ -843,6 +843,10 @@ impl<'a> Checker<'a> {
             let message = "'select' must have 'keep_share_of_tokens', 'keep_tokens' or 'min_score', got none; add one";
             self.problem(walked.at, message);
         }
+        if walked.options.number_if_given("keep_share_of_tokens") == Some(0.0) {
+            let message = "'keep_share_of_tokens' must be above 0, got 0, which keeps nothing";
+            self.problem(walked.mark("keep_share_of_tokens"), message);
+        }
         if bound && walked.options.text("by") == global::RANDOM_KEY {
             let message =
                 "'min_score' means nothing with 'by: random'; remove it, or select by another key";
