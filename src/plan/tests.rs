@@ -487,6 +487,11 @@ fn a_full_pipeline_is_read_as_written() {
     );
     assert_eq!((plan.stages[4].line, plan.stages[4].column), (26, 5));
     assert_eq!(plan.stages[1].options.list("keep"), ["en"]);
+    assert_eq!(plan.stages[1].options.text("model"), "dir/m.bin");
+    assert_eq!(
+        plan.stages[5].options.list("reference"),
+        ["data/reference/*.jsonl.zst"]
+    );
     assert_eq!(
         plan.stages[4].options.integer_if_given("max_tokens"),
         Some(1000)
@@ -1647,13 +1652,11 @@ fn every_example_of_the_programs_tables_loads() {
         examples.push(around(stage.spec.name, stage.spec.example));
     }
     let tagged = |tag: &str, spec: &Spec| {
-        let options = spec
-            .example
-            .trim()
-            .trim_start_matches('{')
-            .trim_end_matches('}')
-            .trim()
-            .to_string();
+        let options = spec.example.trim();
+        let options = options
+            .strip_prefix('{')
+            .and_then(|options| options.strip_suffix('}'));
+        let options = options.expect("an example is a flow mapping").trim();
         let comma = if options.is_empty() { "" } else { ", " };
         format!("{{ {tag}: {}{comma}{options} }}", spec.name)
     };
