@@ -119,12 +119,12 @@ pub const SELECT: Spec = Spec {
             name: "keep_share_of_tokens",
             kind: Kind::Number { min: 0.0, max: 1.0 },
             default: Some("null"),
-            doc: "Share of the tokens that reach the stage that may stay, from 0 to 1",
+            doc: "Share of the tokens that reach the stage that may stay, above 0 and up to 1",
         },
         OptionSpec {
             name: "keep_tokens",
             kind: Kind::Integer {
-                min: 0,
+                min: 1,
                 max: u64::MAX,
             },
             default: Some("null"),

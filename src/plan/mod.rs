@@ -3,8 +3,7 @@
 //! Two steps. `yaml` reads the file into a tree in which each key and value knows its line and
 //! column; `check` walks that tree with the tables of options (those of the stages, estimators,
 //! strategies and packing methods, and the fixed `sections` here) and collects all that is wrong.
-//! Nothing past this room sees unchecked options. No data is read: only the pipeline file and the
-//! environment variables that it names.
+//! Nothing past this room sees unchecked options. No data is read.
 
 mod check;
 mod filled;
@@ -16,6 +15,7 @@ mod scalar;
 mod schema;
 mod sections;
 mod tables;
+mod walk;
 mod yaml;
 
 #[cfg(test)]
@@ -224,10 +224,11 @@ pub enum UsefulnessType {
 }
 
 impl Plan {
-    /// A path among the options ([`crate::record::Kind::Path`], or a glob without its `!`), as the
-    /// file system knows it: `~` replaced, relative to the pipeline file.
-    pub fn resolve(&self, path: &str) -> PathBuf {
-        self.base.join(replace_home(path, self.home.as_deref()))
+    /// A glob among the options ([`crate::record::Kind::Globs`], without its `!`), as the file
+    /// system knows it: `~` replaced, relative to the pipeline file. Single paths among the options
+    /// ([`crate::record::Kind::Path`]) are so already.
+    pub fn resolve(&self, glob: &str) -> PathBuf {
+        self.base.join(replace_home(glob, self.home.as_deref()))
     }
 
     /// A problem at a place of the pipeline file, found after loading.
@@ -243,7 +244,8 @@ impl Plan {
 
 /// Reads and checks a pipeline file.
 ///
-/// Reads nothing but that file and the environment variables that it names (and `HOME` for `~`).
+/// Reads nothing but that file, the environment variables that it names (and `HOME` for `~`), and
+/// what a stage, estimator or order opens while it is built from its options, such as a model.
 ///
 /// # Errors
 /// Every problem of the file and of `overrides`, each with its place and the way out.

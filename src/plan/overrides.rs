@@ -31,6 +31,9 @@ pub(super) fn apply(root: &mut Node, set: &str, origin: u32, found: &mut Vec<Fou
     let problems_before = found.len();
     let value = parse(value, origin, found);
     if found.len() > problems_before {
+        found[problems_before..]
+            .iter_mut()
+            .for_each(|(mark, _)| *mark = at);
         return;
     }
     let mut value = value.unwrap_or(Node {

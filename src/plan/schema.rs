@@ -53,9 +53,9 @@ fn schema(tables: &Tables) -> Json {
     writer.definitions.insert(
         "written_number".to_string(),
         json!({
-            "description": "A number with '_' between digits, which YAML 1.2 takes for a text",
+            "description": "A number with '_' between digits or an exponent, which some readers of YAML take for a text",
             "type": "string",
-            "pattern": "^[+-]?[0-9]+(_[0-9]+)+(\\.[0-9]+)?$"
+            "pattern": "^[+-]?([0-9]+(_[0-9]+)+(\\.[0-9]+)?|[0-9]+(\\.[0-9]+)?[eE][+-]?[0-9]+)$"
         }),
     );
     writer.definitions.insert(
@@ -193,8 +193,13 @@ impl Writer {
                 )
             })
             .collect();
-        self.definitions
-            .insert(key.clone(), json!({ "oneOf": choices }));
+        self.definitions.insert(
+            key.clone(),
+            match choices.is_empty() {
+                true => json!({ "not": {} }),
+                false => json!({ "oneOf": choices }),
+            },
+        );
         json!({ "$ref": format!("#/$defs/{key}") })
     }
 
@@ -352,13 +357,4 @@ mod tests {
             json!("#/$defs/strategy")
         );
     }
-}
-#[cfg(test)]
-#[test]
-fn tmp_write() {
-    std::fs::write(
-        concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/pipeline.schema.json"),
-        serde_json::to_string_pretty(&pipeline_schema()).unwrap() + "\n",
-    )
-    .unwrap();
 }

@@ -84,7 +84,8 @@ pub enum Value {
     Number(f64),
     /// Of [`Kind::Bool`].
     Bool(bool),
-    /// Of [`Kind::Text`], [`Kind::Choice`], [`Kind::SortKey`] and [`Kind::Path`] (as written).
+    /// Of [`Kind::Text`], [`Kind::Choice`], [`Kind::SortKey`] (as written) and [`Kind::Path`] (absolute or
+    /// relative to the current folder, so that it can be opened).
     Text(String),
     /// Of [`Kind::TextList`] and [`Kind::Globs`] (as written).
     List(Vec<String>),
