@@ -7,7 +7,8 @@
 use super::corpus::{Corpus, FAILED, NO_STAGE};
 use super::scores::Scores;
 use super::{EngineError, Stop};
-use crate::algo::hash;
+use crate::algo::{hash, pacing};
+use crate::plan::global::SELECT_REASONS;
 use crate::dedupe::{self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy};
 use crate::record::{FieldSpec, FieldType, FieldValue, Options};
 use crate::spill::{ScratchColumn, Spill};
@@ -34,6 +35,29 @@ pub struct Fate {
     pub duplicate_id: u16,
     /// Nothing.
     pub unused: u64,
+}
+
+/// Places of select's reasons in its table, checked when compiled.
+const BELOW_MIN_SCORE: u16 = reason("below_min_score");
+const BELOW_SHARE: u16 = reason("below_share");
+const BELOW_BUDGET: u16 = reason("below_budget");
+
+const fn reason(name: &str) -> u16 {
+    let mut at = 0;
+    while at < SELECT_REASONS.len() {
+        let (found, name) = (SELECT_REASONS[at].name.as_bytes(), name.as_bytes());
+        let mut same = found.len() == name.len();
+        let mut i = 0;
+        while same && i < found.len() {
+            same = found[i] == name[i];
+            i += 1;
+        }
+        if same {
+            return at as u16;
+        }
+        at += 1;
+    }
+    panic!("select's table has no such reason")
 }
 
 /// The fates of all documents, and their ranks.
@@ -336,8 +360,8 @@ impl<'a> Decisions<'a> {
         let by = options.text("by");
         let (_, tokens) = self.reaching(stage);
         let budget = match (options.number_if_given("keep_share_of_tokens"), options.integer_if_given("keep_tokens")) {
-            (Some(share), _) => Some(((share * tokens as f64).floor() as u64, 0)),
-            (None, Some(tokens)) => Some((tokens, 1)),
+            (Some(share), _) => Some((pacing::share_of(tokens, share), BELOW_SHARE)),
+            (None, Some(tokens)) => Some((tokens, BELOW_BUDGET)),
             (None, None) => None,
         };
         let min_score = options.number_if_given("min_score");
@@ -353,7 +377,7 @@ impl<'a> Decisions<'a> {
             let number = keyed?.number;
             let value = keys.value(number, by, "select");
             if min_score.is_some_and(|min| value < min) {
-                self.turn_away(number, stage, 2, value);
+                self.turn_away(number, stage, BELOW_MIN_SCORE, value);
                 continue;
             }
             if let Some((budget, reason)) = budget {

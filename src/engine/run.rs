@@ -462,7 +462,6 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
                 let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0);
                 let reference = reference_corpus.as_ref().map(|(corpus, _)| TokenView::reference(corpus, plan.seed));
                 let phase = ScorePhase {
-                    kind,
                     fit: fit.as_ref(),
                     view: &view,
                     reference: reference.as_ref(),

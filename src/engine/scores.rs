@@ -6,7 +6,7 @@ use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
-use crate::score::{Estimator, EstimatorKind, Fit, FitInput, TokenDocument, TokenScores, TokenSource};
+use crate::score::{Estimator, Fit, FitInput, TokenDocument, TokenScores, TokenSource};
 use crate::spill::Column;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -115,8 +115,6 @@ pub fn quantised(usefulness: f32) -> u8 {
 
 /// What the phase needs besides the documents.
 pub struct ScorePhase<'p, 'd, 'a> {
-    /// The estimator's entry in the table.
-    pub kind: &'static EstimatorKind,
     /// The estimator, not fitted yet.
     pub fit: &'p dyn Fit,
     /// The documents that reach the stage.
