@@ -1,1 +1,5 @@
-fn main() {}
+//! Tests of the program as a whole: one binary, one module a subject.
+#![expect(clippy::print_stderr, reason = "a skipped test must say so")]
+
+mod robustness;
+mod support;
