@@ -218,14 +218,14 @@ impl NgramTable {
         halves[2 * self.slots_per_bucket + slot * self.columns + column] = value;
     }
 
-    /// Looks up `hashes` (at most [`BLOCK`]) and hands `visit` the place in the block and the
-    /// values of the n-gram, or those of an n-gram that no model holds.
+    /// Looks up `hashes` and hands `visit` the place in the list, whether the n-gram is there, and
+    /// its values, or those of an n-gram that no model holds.
     #[inline]
     pub fn look_up<const C: usize>(
         &self,
         hashes: &[u64],
         columns: [usize; C],
-        mut visit: impl FnMut(usize, [u16; C]),
+        mut visit: impl FnMut(usize, bool, [u16; C]),
     ) {
         // The common widths get a loop of known length.
         match (self.lines_per_bucket, self.slots_per_bucket) {
@@ -235,8 +235,8 @@ impl NgramTable {
             (1, 6) => self.look_up_narrow::<6, C>(hashes, columns, &mut visit),
             _ => {
                 for (place, &hash) in hashes.iter().enumerate() {
-                    let values = self.values_of(self.find_place(hash), columns);
-                    visit(place, values);
+                    let found = self.find_place(hash);
+                    visit(place, found.is_some(), self.values_of(found, columns));
                 }
             }
         }
@@ -247,7 +247,7 @@ impl NgramTable {
         &self,
         hashes: &[u64],
         columns: [usize; C],
-        visit: &mut impl FnMut(usize, [u16; C]),
+        visit: &mut impl FnMut(usize, bool, [u16; C]),
     ) {
         for (place, &hash) in hashes.iter().enumerate() {
             let tag = Self::tag(hash);
@@ -259,7 +259,12 @@ impl NgramTable {
                 }
             }
             if found == SLOTS && line.0[0] & OVERFLOWED != 0 {
-                visit(place, self.values_of(self.find_place(hash), columns));
+                let elsewhere = self.find_place(hash);
+                visit(
+                    place,
+                    elsewhere.is_some(),
+                    self.values_of(elsewhere, columns),
+                );
                 continue;
             }
             let halves: &[u16; 32] = bytemuck::cast_ref(&line.0);
@@ -278,7 +283,7 @@ impl NgramTable {
                     stored
                 };
             }
-            visit(place, values);
+            visit(place, found != SLOTS, values);
         }
     }
 
@@ -326,8 +331,9 @@ mod tests {
             let hashes: Vec<u64> = (0..10_000u32).map(|i| hash_of([i, i * 7, 3])).collect();
             for (block, chunk) in hashes.chunks(BLOCK).enumerate() {
                 table.touch(chunk);
-                table.look_up(chunk, [columns - 1], |place, [value]| {
+                table.look_up(chunk, [columns - 1], |place, found, [value]| {
                     let i = block * BLOCK + place;
+                    assert_eq!(found, i < 5_000);
                     let expected = if i < 5_000 {
                         i as u16
                     } else {
