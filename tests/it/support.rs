@@ -45,7 +45,7 @@ pub fn byte_tokenizer() -> Value {
     byte_tokenizer_with(&[])
 }
 
-/// The same with merges, whose ids go on from 258.
+/// The same with merges, whose ids go on from 256; the special tokens come after them.
 pub fn byte_tokenizer_with(merges: &[(&str, &str)]) -> Value {
     let mut vocab = serde_json::Map::new();
     let mut beyond = 256;
@@ -61,8 +61,9 @@ pub fn byte_tokenizer_with(merges: &[(&str, &str)]) -> Value {
         );
     }
     for (at, (left, right)) in merges.iter().enumerate() {
-        vocab.insert(format!("{left}{right}"), json!(258 + at));
+        vocab.insert(format!("{left}{right}"), json!(256 + at));
     }
+    let more = merges.len() as u32;
     let special = |id: u32, content: &str| {
         json!({ "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
                 "normalized": false, "special": true })
@@ -70,7 +71,7 @@ pub fn byte_tokenizer_with(merges: &[(&str, &str)]) -> Value {
     json!({
         // The newer format loads in milliseconds: nothing judges it.
         "version": "2.0", "truncation": null, "padding": null,
-        "added_tokens": [special(END, "<|end|>"), special(BEGIN, "<|begin|>")],
+        "added_tokens": [special(END + more, "<|end|>"), special(BEGIN + more, "<|begin|>")],
         "normalizer": null,
         "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true },
         "post_processor": null,
