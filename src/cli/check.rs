@@ -25,6 +25,11 @@ pub struct Check {
     format: String,
 }
 
+/// Anonymous memory of a run besides models and workers: the program, a tokenizer, buffers.
+const FLOOR_BYTES: u64 = 120 << 20;
+/// Anonymous memory of one worker: a chunk of text, its tokens, sketches and buffers.
+const WORKER_BYTES: u64 = 40 << 20;
+
 impl Check {
     /// Checks the pipeline and prints the plan.
     pub fn run(self) -> Result<(), CliError> {
@@ -35,6 +40,7 @@ impl Check {
         };
         let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
         let prepared = engine::prepare(&plan, None)?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let files = prepared.inputs.files.len();
         let bytes = prepared.inputs.bytes();
         // Compressed text is about a quarter of what it holds; measured on web text, prose and code.
@@ -66,6 +72,19 @@ impl Check {
         let work_bytes =
             text_bytes + near * text_bytes * 8 / 6 + if scored { text_bytes / 4 } else { 0 };
         let output_bytes = text_bytes / 2;
+        // An n-gram takes at most 22 bytes, and there are not more of them than tokens times orders.
+        let models: u64 = plan
+            .stages
+            .iter()
+            .filter(|stage| matches!(stage.kind, StageRef::Score { .. }))
+            .filter(|stage| stage.options.iter().any(|(name, _)| name == "model_ngrams"))
+            .map(|stage| {
+                let of = |name: &str| stage.options.integer(name);
+                let seen = of("fit_tokens").min(text_bytes / 4) * (of("order") - 1);
+                of("model_ngrams").min(seen) * 22 * of("folds")
+            })
+            .sum();
+        let memory_bytes = models + FLOOR_BYTES + threads as u64 * WORKER_BYTES;
         let task_bytes = default_task_bytes(bytes);
         let tasks = prepared.inputs.tasks(task_bytes)?.len();
         if format == Format::Json {
@@ -74,6 +93,7 @@ impl Check {
                 "pipeline": plan.name, "pipeline_hash": plan.hash, "files": files, "file_bytes": bytes, "tasks": tasks,
                 "tokenizer": prepared.tokenizer.name(), "engine": prepared.tokenizer.engine(), "stages": stages,
                 "order": plan.order.name, "pack": plan.pack.name,
+                "estimated_memory_bytes": memory_bytes,
                 "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
             });
             terminal::print(&format!("{document:#}\n"))?;
@@ -125,6 +145,10 @@ impl Check {
         text.push_str(&format!(
             "work        {tasks} tasks; about {} of intermediate files and {} of output for about {} of text\n",
             size(work_bytes), size(output_bytes), size(text_bytes)
+        ));
+        text.push_str(&format!(
+            "memory      at least about {} on {threads} threads, of which models {}; sorts use what --memory leaves and spill beyond it\n",
+            size(memory_bytes), size(models)
         ));
         if tasks < files {
             text.push_str("            small files share tasks\n");

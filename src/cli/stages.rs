@@ -136,6 +136,9 @@ fn kind(option: &OptionSpec) -> String {
     match &option.kind {
         Kind::Integer { min, max: u64::MAX } => format!("whole number, {min} or more"),
         Kind::Integer { min, max } => format!("whole number, {min} to {max}"),
+        // Bounds beyond any sensible value stand for none.
+        Kind::Number { min, max } if *max >= 1e12 && *min <= -1e12 => "number".to_string(),
+        Kind::Number { min, max } if *max >= 1e12 => format!("number, {min} or more"),
         Kind::Number { min, max } => format!("number, {min} to {max}"),
         Kind::Bool => "true or false".to_string(),
         Kind::Text => "text".to_string(),
