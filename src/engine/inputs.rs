@@ -123,17 +123,11 @@ impl Inputs {
         problem: impl Fn(String) -> Problem,
     ) -> Result<Inputs, EngineError> {
         let spec = InputSpec::with_text("text");
-        let resolved: Vec<String> = globs
-            .iter()
-            .map(|glob| match glob.strip_prefix('!') {
-                Some(rest) => format!("!{}", plan.resolve(rest).display()),
-                None => plan.resolve(glob).display().to_string(),
-            })
-            .collect();
+        let globs: Vec<String> = globs.iter().map(|glob| plan.glob(glob)).collect();
         let bad = |error: source::SourceError| {
             EngineError::Problems(Problems(vec![problem(format!("reference: {error}"))]))
         };
-        let found = source::find_files(std::path::Path::new("/"), &resolved).map_err(bad)?;
+        let found = source::find_files(&plan.base, &globs).map_err(bad)?;
         let mut files = Vec::new();
         for file in found {
             let format = spec.format_of(&file).map_err(bad)?;

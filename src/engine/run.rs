@@ -742,8 +742,11 @@ pub fn run(
                     remove(&entry.path())?;
                 }
             }
-            remove(&out.join("work"))?;
         }
+    }
+    if request.work.is_some() {
+        // Nothing but the mark of its owner, which the manifest replaces.
+        remove(&out.join("work"))?;
     }
     Ok(Outcome {
         out,

@@ -169,8 +169,19 @@ pub fn verify(
         stop,
     );
     let removed = std::fs::remove_dir_all(&scratch).context("remove", &scratch);
-    result?;
     removed?;
+    match result {
+        Ok(()) => {}
+        Err(EngineError::Part(error)) => {
+            report.say(
+                "every row can be read",
+                CheckState::Fails,
+                error.to_string(),
+            );
+            return Ok(report.0);
+        }
+        Err(other) => return Err(other),
+    }
     if !options.inputs {
         report.say(
             "the tokens are those of the inputs",

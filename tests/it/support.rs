@@ -419,10 +419,14 @@ impl Out {
     pub fn column(&self, name: &str) -> Vec<String> {
         let mut values = Vec::new();
         for path in self.shards() {
-            let reader = SerializedFileReader::new(fs::File::open(path).expect("a file")).expect("Parquet");
+            let reader =
+                SerializedFileReader::new(fs::File::open(path).expect("a file")).expect("Parquet");
             for row in reader.get_row_iter(None).expect("rows") {
                 let row = row.expect("a row");
-                let (_, value) = row.get_column_iter().find(|(column, _)| *column == name).expect("the column");
+                let (_, value) = row
+                    .get_column_iter()
+                    .find(|(column, _)| *column == name)
+                    .expect("the column");
                 values.push(value.to_string());
             }
         }
@@ -556,14 +560,4 @@ impl Numbers {
         }
         text.trim_end().to_string()
     }
-}
-
-/// The project's shared data, or `None` (said on stderr) where they are not at hand.
-pub fn shared(name: &str) -> Option<PathBuf> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")).join(name);
-    if !path.exists() {
-        eprintln!("skipped: no shared data");
-        return None;
-    }
-    Some(path)
 }
