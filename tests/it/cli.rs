@@ -741,16 +741,18 @@ fn ledger_and_manifest_have_exactly_the_keys_of_their_schemas() {
                 - select: { keep_share_of_tokens: 0.8, by: score }\norder: { strategy: sorted, by: score }\noutput: { path: full }\n";
     folder.pipeline(&format!("inputs:\n  - {{ path: in.jsonl, source: web }}\n  - {{ path: more/*, source: more }}\n{tail}"));
     folder.run(&["--sample", "0.99"]);
+    folder.verify("full");
     folder.pipeline("tokenizer: { file: tokenizer.json, begin_token: \"<|begin|>\" }\noutput: { path: plain }\n");
     folder.run(&[]);
+    folder.verify("plain");
     folder.write("words.json", word_tokenizer());
     folder.pipeline("tokenizer: { file: words.json }\noutput: { path: failing }\n");
     folder.run(&[]);
+    folder.verify("failing");
     for name in ["audit", "manifest"] {
         let schema = serde_json::from_str(&folder.goodput(&["schema", name]).stdout).expect("JSON");
         let (mut seen, mut all) = (BTreeSet::new(), BTreeSet::new());
         for out in ["full", "plain", "failing"] {
-            folder.verify(out);
             check(
                 &schema,
                 &folder.out(out).json(&format!("{name}.json")),
