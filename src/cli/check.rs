@@ -30,7 +30,7 @@ impl Check {
     pub fn run(self) -> Result<(), CliError> {
         let format = if self.format == "json" { Format::Json } else { Format::Table };
         let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
-        let prepared = engine::prepare(&plan, None)?;
+        let prepared = engine::prepare(&plan, engine::cache_folder().as_deref())?;
         let files = prepared.inputs.files.len();
         let bytes = prepared.inputs.bytes();
         // Compressed text is about a quarter of what it holds; measured on web text, prose and code.
