@@ -161,7 +161,21 @@ pub struct Prepared {
     pub frame_tokens: [Option<(String, u32)>; 2],
 }
 
-/// Finds the files and loads the tokenizer: every problem at once.
+/// The folder of what may be kept from run to run, such as the verdict of a tokenizer's self-check:
+/// `$XDG_CACHE_HOME/goodput`, else `~/.cache/goodput`; `None` where neither is set. Nothing in it
+/// shapes a result, and all of it may be deleted.
+pub fn cache_folder() -> Option<PathBuf> {
+    let of = |variable: &str| {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let base = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")))?;
+    Some(base.join("goodput"))
+}
+
+/// Finds the files and loads the tokenizer: every problem at once. `cache` is [`cache_folder`], or
+/// another folder, or `None`: then a tokenizer.json is checked anew, which takes seconds.
 ///
 /// # Errors
 /// Problems of the request, none of the data.
@@ -356,7 +370,7 @@ pub fn run(
 ) -> Result<Outcome, EngineError> {
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
-    let prepared = prepare(plan, None)?;
+    let prepared = prepare(plan, cache_folder().as_deref())?;
     if let Some(manifest) = claim(&out, plan, request)? {
         let audit = finish::read_audit(&out)?;
         return Ok(Outcome {
@@ -379,6 +393,7 @@ pub fn run(
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
     }
+    clock.end("load");
     progress.begin("checksum", inputs.bytes(), Unit::Bytes);
     let checksums = inputs.checksums(&|bytes| progress.advance(bytes))?;
     progress.end();
@@ -510,6 +525,9 @@ pub fn run(
     let reference_corpus = reference(
         plan, &tokenizer, &base_key, &work, task_bytes, progress, stop,
     )?;
+    if reference_corpus.is_some() {
+        clock.end("reference");
+    }
     let mut decisions = Decisions::new(&corpus, ids_are_given, spill.clone())?;
     let mut scores: Option<(Scores<'_>, u16)> = None;
     let mut estimator = None;

@@ -758,7 +758,7 @@ fn inputs(
         Named::File { resolved, .. } => TokenizerSource::File(resolved.clone()),
         Named::Builtin(name) => TokenizerSource::Builtin(name.clone()),
     };
-    let tokenizer = Tokenizer::load(&source, None)?;
+    let tokenizer = Tokenizer::load(&source, super::cache_folder().as_deref())?;
     let compare = |a: &Content, b: &Content| {
         (a.id, a.from_inputs, a.at, a.tokens, a.content).cmp(&(
             b.id,
