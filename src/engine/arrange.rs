@@ -92,7 +92,7 @@ pub fn arrange(
     spill: &Spill,
     folder: &Path,
 ) -> Result<Layout, EngineError> {
-    std::fs::create_dir_all(folder)?;
+    std::fs::create_dir_all(folder).context("create", folder)?;
     let corpus = decisions.corpus();
     let kept = || corpus.rows().filter(|(number, _)| decisions.is_kept(*number));
     let (documents, tokens) = kept().fold((0, 0), |(n, tokens), (_, row)| (n + 1, tokens + u64::from(row.tokens)));

@@ -11,7 +11,7 @@ use crate::algo::{hash, pacing};
 use crate::plan::global::SELECT_REASONS;
 use crate::dedupe::{self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy};
 use crate::record::{FieldSpec, FieldType, FieldValue, Options};
-use crate::spill::{ScratchColumn, Spill};
+use crate::spill::{IoContext, ScratchColumn, Spill};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
@@ -104,7 +104,7 @@ pub fn ascending_bits(value: f64) -> u64 {
 impl<'a> Decisions<'a> {
     /// Begins with the verdicts of the per-document stages; finds ranks and repeated ids.
     pub fn new(corpus: &'a Arc<Corpus>, ids_are_given: bool, spill: Spill) -> Result<Decisions<'a>, EngineError> {
-        std::fs::create_dir_all(spill.folder())?;
+        std::fs::create_dir_all(spill.folder()).context("create", spill.folder())?;
         let mut fates = ScratchColumn::create(&spill.folder().join("fates"), corpus.len())?;
         for (fate, (_, row)) in fates.values_mut().iter_mut().zip(corpus.rows()) {
             *fate = Fate {
@@ -324,6 +324,8 @@ impl<'a> Decisions<'a> {
                 Some((number, set.short, mine))
             })
         })
+        // Somebody who asks to stop does not wait for the rest; what came of it is not used then.
+        .take_while(|_| stop.check().is_ok())
         .filter(|(number, _, _)| self.reaches(*number, stage))
         .inspect(|(_, is_short, _)| short += u64::from(*is_short))
         .flat_map(|(number, _, bands)| {
@@ -349,6 +351,7 @@ impl<'a> Decisions<'a> {
             }
         })?;
         failed?;
+        stop.check()?;
         drop(bands);
         std::mem::drop(order);
         drops.apply(|dropped| self.drop(stage, dropped))?;
@@ -428,17 +431,17 @@ struct DroppedRow {
 impl Drops {
     fn new(spill: &Spill) -> io::Result<Drops> {
         let path = spill.folder().join("drops");
-        let writer = io::BufWriter::new(std::fs::File::create(&path)?);
+        let writer = io::BufWriter::new(std::fs::File::create(&path).context("write", &path)?);
         Ok(Drops { path, writer })
     }
 
     fn push(&mut self, dropped: Dropped) -> io::Result<()> {
         let row = DroppedRow { number: dropped.number, kept: dropped.kept, similarity: dropped.similarity };
-        io::Write::write_all(&mut self.writer, bytemuck::bytes_of(&row))
+        io::Write::write_all(&mut self.writer, bytemuck::bytes_of(&row)).context("write", &self.path)
     }
 
     fn apply(self, mut apply: impl FnMut(Dropped)) -> io::Result<()> {
-        self.writer.into_inner().map_err(|e| e.into_error())?;
+        self.writer.into_inner().map_err(|e| e.into_error()).context("write", &self.path)?;
         let column = crate::spill::Column::<DroppedRow>::open(&self.path)?;
         for row in column.values() {
             apply(Dropped { number: row.number, kept: row.kept, similarity: row.similarity });

@@ -6,8 +6,8 @@ use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
-use crate::score::{Estimator, Fit, FitInput, TokenDocument, TokenScores, TokenSource};
-use crate::spill::Column;
+use crate::score::{Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource};
+use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
 use std::io;
@@ -58,20 +58,21 @@ pub struct TokenView<'d, 'a> {
     seed: u64,
     fold_by_id: bool,
     tokens: u64,
+    stop: &'d Stop,
 }
 
 impl<'d, 'a> TokenView<'d, 'a> {
     /// The documents that reach `stage`. Folds are drawn by id where a near dedupe went before, so
     /// that no other document is a near copy, else by content.
-    pub fn of(corpus: &'a Corpus, decisions: &'d Decisions<'a>, stage: u16, seed: u64, fold_by_id: bool) -> Self {
+    pub fn of(corpus: &'a Corpus, decisions: &'d Decisions<'a>, stage: u16, seed: u64, fold_by_id: bool, stop: &'d Stop) -> Self {
         let (_, tokens) = decisions.reaching(stage);
-        TokenView { corpus, decisions: Some((decisions, stage)), seed, fold_by_id, tokens }
+        TokenView { corpus, decisions: Some((decisions, stage)), seed, fold_by_id, tokens, stop }
     }
 
     /// All documents of a reference, folds by content.
-    pub fn reference(corpus: &'a Corpus, seed: u64) -> Self {
+    pub fn reference(corpus: &'a Corpus, seed: u64, stop: &'d Stop) -> Self {
         let tokens = corpus.rows().map(|(_, row)| u64::from(row.tokens)).sum();
-        TokenView { corpus, decisions: None, seed, fold_by_id: false, tokens }
+        TokenView { corpus, decisions: None, seed, fold_by_id: false, tokens, stop }
     }
 
     fn visit(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) {
@@ -103,6 +104,8 @@ impl TokenSource for TokenView<'_, '_> {
         self.tokens
     }
     fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> io::Result<()> {
+        // A fit reads its parts several times; between two of them it can be stopped.
+        self.stop.check().map_err(io::Error::other)?;
         self.visit(part, visit);
         Ok(())
     }
@@ -153,7 +156,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             if work.exists() {
                 std::fs::remove_dir_all(&work)?;
             }
-            std::fs::create_dir_all(&work)?;
+            std::fs::create_dir_all(&work).context("create", &work)?;
             let estimator = self.fit.fit(&FitInput {
                 corpus: self.view,
                 reference: self.reference.map(|reference| reference as &dyn TokenSource),
@@ -161,6 +164,14 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 seed: self.view.seed,
                 work: &work,
                 memory_bytes: self.memory_bytes,
+            });
+            stop.check()?;
+            // Its files have no names that say anything; their folder does.
+            let estimator = estimator.map_err(|error| match error {
+                FitError::Io(error) => {
+                    FitError::Io(io::Error::new(error.kind(), format!("cannot fit the models in {}: {error}", work.display())))
+                }
+                other => other,
             })?;
             progress.end();
             phase_ended("fit");

@@ -1,6 +1,6 @@
 //! Proves what an output folder can prove of itself, and says what it cannot.
 
-use super::finish::read_audit;
+use super::finish::{self, read_audit};
 use super::inputs::Inputs;
 use super::progress::{Progress, Unit};
 use super::run::RunRecord;
@@ -129,7 +129,12 @@ pub fn verify(out: &Path, options: &VerifyOptions, progress: &dyn Progress, stop
     let spill = Spill::new(&scratch, (options.memory_bytes / 8) as usize);
     let result = rows(out, &manifest, &audit, options, &spill, &mut report, progress, stop);
     let removed = std::fs::remove_dir_all(&scratch).context("remove", &scratch);
-    result?;
+    match result {
+        // The requests of --inputs, and Ctrl-C. What else ends the walk is a finding about the folder.
+        Err(error @ (EngineError::Request(_) | EngineError::Problems(_) | EngineError::Interrupted)) => return Err(error),
+        Err(error) => report.say("the rows can be read", CheckState::Fails, error.to_string()),
+        Ok(()) => {}
+    }
     removed?;
     report.say(
         "ties in the order are broken by content, then (input, id)",
@@ -186,6 +191,13 @@ fn files(out: &Path, manifest: &Manifest, report: &mut Report, progress: &dyn Pr
     report.check("every file has the size and checksum that the manifest says", problem, format!("{} files", manifest.files.len()));
     let named: BTreeSet<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
     let mut stranger = None;
+    for entry in std::fs::read_dir(out).context("list", out)?.flatten() {
+        let name = entry.file_name().to_string_lossy().to_string();
+        let ours = finish::OUTPUT_NAMES.contains(&name.as_str()) || name == "work" || name.starts_with(".verify-");
+        if !ours {
+            stranger.get_or_insert(format!("{name} is not in the manifest"));
+        }
+    }
     for folder in ["shards", "rejects", "quarantine", "duplicates"] {
         for entry in std::fs::read_dir(out.join(folder)).into_iter().flatten().flatten() {
             let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
@@ -440,7 +452,7 @@ fn inputs(
         )));
     }
     let inputs = Inputs::find(&plan)?;
-    let checksums = inputs.checksums(&|_| {})?;
+    let checksums = inputs.checksums(&|_| {}, stop)?;
     let same = inputs.files.len() == manifest.inputs.len()
         && inputs.files.iter().zip(&checksums).zip(&manifest.inputs).all(|((file, sum), entry)| {
             file.found.name == entry.name && *sum == entry.checksum

@@ -1,1 +1,3 @@
-fn main() {}
+mod faults;
+mod memory;
+mod same_bytes;
