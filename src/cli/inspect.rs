@@ -116,7 +116,8 @@ impl Inspect {
                 Named::Builtin(name) => TokenizerSource::Builtin(name),
             }
         };
-        let tokenizer = Tokenizer::load(&source, None).map_err(EngineError::from)?;
+        let tokenizer = Tokenizer::load(&source, engine::cache_folder().as_deref())
+            .map_err(EngineError::from)?;
         if tokenizer.fingerprint() != manifest.tokenizer.fingerprint {
             return Err(CliError::Request(format!(
                 "the tokenizer '{}' has changed since the run; name the pipeline with the right one with --pipeline",

@@ -1,6 +1,6 @@
 //! Which files there are and how the work on them is cut.
 
-use super::EngineError;
+use super::{EngineError, Stop};
 use crate::plan::{OnError, Plan, Problem, Problems};
 use crate::record::FieldSpec;
 use crate::source::{self, Format, FoundFile, InputSpec, Slice};
@@ -160,10 +160,15 @@ impl Inputs {
     }
 
     /// Checksums of all files, in order.
-    pub fn checksums(&self, advance: &(dyn Fn(u64) + Sync)) -> Result<Vec<String>, EngineError> {
+    pub fn checksums(
+        &self,
+        advance: &(dyn Fn(u64) + Sync),
+        stop: &Stop,
+    ) -> Result<Vec<String>, EngineError> {
         self.files
             .par_iter()
             .map(|file| {
+                stop.check()?;
                 let checksum = source::file_checksum(&file.found.path)?;
                 advance(file.found.bytes);
                 Ok(format!("{checksum:032x}"))

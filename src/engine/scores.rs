@@ -6,8 +6,8 @@ use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
-use crate::score::{Estimator, Fit, FitInput, TokenDocument, TokenScores, TokenSource};
-use crate::spill::Column;
+use crate::score::{Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource};
+use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
 use std::io;
@@ -58,6 +58,7 @@ pub struct TokenView<'d, 'a> {
     seed: u64,
     fold_by_id: bool,
     tokens: u64,
+    stop: &'d Stop,
 }
 
 impl<'d, 'a> TokenView<'d, 'a> {
@@ -69,6 +70,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
         stage: u16,
         seed: u64,
         fold_by_id: bool,
+        stop: &'d Stop,
     ) -> Self {
         let (_, tokens) = decisions.reaching(stage);
         TokenView {
@@ -77,11 +79,12 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id,
             tokens,
+            stop,
         }
     }
 
     /// All documents of a reference, folds by content.
-    pub fn reference(corpus: &'a Corpus, seed: u64) -> Self {
+    pub fn reference(corpus: &'a Corpus, seed: u64, stop: &'d Stop) -> Self {
         let tokens = corpus.rows().map(|(_, row)| u64::from(row.tokens)).sum();
         TokenView {
             corpus,
@@ -89,6 +92,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id: false,
             tokens,
+            stop,
         }
     }
 
@@ -131,6 +135,8 @@ impl TokenSource for TokenView<'_, '_> {
         self.tokens
     }
     fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> io::Result<()> {
+        // A fit reads its parts several times; between two of them it can be stopped.
+        self.stop.check().map_err(io::Error::other)?;
         self.visit(part, visit);
         Ok(())
     }
@@ -183,7 +189,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             if work.exists() {
                 std::fs::remove_dir_all(&work)?;
             }
-            std::fs::create_dir_all(&work)?;
+            std::fs::create_dir_all(&work).context("create", &work)?;
             let estimator = self.fit.fit(&FitInput {
                 corpus: self.view,
                 reference: self
@@ -193,6 +199,15 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 seed: self.view.seed,
                 work: &work,
                 memory_bytes: self.memory_bytes,
+            });
+            stop.check()?;
+            // Its files have no names that say anything; their folder does.
+            let estimator = estimator.map_err(|error| match error {
+                FitError::Io(error) => FitError::Io(io::Error::new(
+                    error.kind(),
+                    format!("cannot fit the models in {}: {error}", work.display()),
+                )),
+                other => other,
             })?;
             progress.end();
             phase_ended("fit");

@@ -2,6 +2,9 @@
 
 mod cli;
 mod contract;
+mod faults;
+mod memory;
 mod robustness;
 mod rooms;
+mod same_bytes;
 mod support;
