@@ -327,7 +327,9 @@ fn rows(
         let documents: u64 = rejected.values().map(|(documents, _)| documents).sum();
         report.check("the rejects are those of the ledger", problem, format!("{documents} documents"));
     }
-    documents(stretches.finish()?, audit, report)?;
+    // A packer that fits moves the rest of a long document; the others never do.
+    let in_order = manifest.pack.method != "best_fit";
+    documents(stretches.finish()?, audit, in_order, report)?;
     order(out, manifest, report)?;
     if options.inputs {
         inputs(out, manifest, options, spill, report, progress, stop)?;
@@ -336,7 +338,12 @@ fn rows(
 }
 
 /// Every document whole, once, and either kept or rejected.
-fn documents(stretches: impl Iterator<Item = std::io::Result<Stretch>>, audit: &Audit, report: &mut Report) -> Result<(), EngineError> {
+fn documents(
+    stretches: impl Iterator<Item = std::io::Result<Stretch>>,
+    audit: &Audit,
+    in_order: bool,
+    report: &mut Report,
+) -> Result<(), EngineError> {
     let mut last: Option<Stretch> = None;
     let (mut kept, mut gap, mut both) = (0u64, None, None);
     for stretch in stretches {
@@ -351,6 +358,11 @@ fn documents(stretches: impl Iterator<Item = std::io::Result<Stretch>>, audit: &
                         stretch.position,
                         stretch.start,
                         before.start + before.tokens
+                    ));
+                } else if in_order && stretch.position < before.position {
+                    gap.get_or_insert(format!(
+                        "row {}: holds token {} of a document whose earlier tokens stand in row {}",
+                        stretch.position, stretch.start, before.position
                     ));
                 }
             }

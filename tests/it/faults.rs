@@ -1,6 +1,8 @@
 //! Kills, signals, damage, full disks, folders of others: the next run ends as if nothing had happened.
 
-use super::same_bytes::{Numbers, assert_same, bytes_of, generated, goodput, jsonl, prose, run, run_command, stderr};
+use super::same_bytes::{
+    Numbers, assert_same, bytes_of, generated, goodput, jsonl, prose, run, run_command, stderr,
+};
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take};
 use goodput::shard::{Manifest, file_checksum};
@@ -12,7 +14,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn start(pipeline: &Path, out: &Path, more: &[&str]) -> Child {
-    run_command(pipeline, out, more).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts")
+    run_command(pipeline, out, more)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts")
 }
 
 /// Kills a run after a while. False where it was done before.
@@ -24,7 +30,14 @@ fn killed_after(pipeline: &Path, out: &Path, delay: Duration) -> bool {
 }
 
 /// A folder with the inputs, what an uninterrupted run makes of them, and how long that took.
-fn uninterrupted(count: usize) -> (tempfile::TempDir, PathBuf, BTreeMap<String, Vec<u8>>, Duration) {
+fn uninterrupted(
+    count: usize,
+) -> (
+    tempfile::TempDir,
+    PathBuf,
+    BTreeMap<String, Vec<u8>>,
+    Duration,
+) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let pipeline = generated(folder.path(), count);
     let out = folder.path().join("uninterrupted");
@@ -66,14 +79,30 @@ fn a_signal_ends_a_run_soon_and_the_next_one_goes_on() {
         let out = folder.path().join(signal);
         // Small slices, so that there is much to do once the first task has begun.
         let child = start(&pipeline, &out, &["--slice", "1kB", "--threads", "1"]);
-        let begun = || fs::read_dir(out.join("work")).is_ok_and(|mut all| all.any(|e| e.is_ok_and(|e| e.file_name().to_string_lossy().starts_with("prepare-"))));
+        let begun = || {
+            fs::read_dir(out.join("work")).is_ok_and(|mut all| {
+                all.any(|e| {
+                    e.is_ok_and(|e| e.file_name().to_string_lossy().starts_with("prepare-"))
+                })
+            })
+        };
         while !begun() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().expect("sends").success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &child.id().to_string()])
+                .status()
+                .expect("sends")
+                .success()
+        );
         let output = child.wait_with_output().expect("ends");
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-        assert!(stderr(&output).contains("the same command goes on"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("the same command goes on"),
+            "{}",
+            stderr(&output)
+        );
         assert!(!out.join("manifest.json").exists());
         run(&pipeline, &out, &["--slice", "1kB"]);
         match &expected {
@@ -88,10 +117,20 @@ fn by_kind(work: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     let mut kinds: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for phase in fs::read_dir(work).expect("lists").flatten() {
         let name = phase.file_name().to_string_lossy().into_owned();
-        let Some((phase_name, _)) = name.split_once('-') else { continue };
+        let Some((phase_name, _)) = name.split_once('-') else {
+            continue;
+        };
         for task in fs::read_dir(phase.path()).expect("lists").flatten() {
-            for file in fs::read_dir(task.path()).expect("lists").flatten().filter(|file| file.metadata().expect("is there").len() > 0) {
-                let task = if task.file_name() == "fitted" { "fitted " } else { "" };
+            for file in fs::read_dir(task.path())
+                .expect("lists")
+                .flatten()
+                .filter(|file| file.metadata().expect("is there").len() > 0)
+            {
+                let task = if task.file_name() == "fitted" {
+                    "fitted "
+                } else {
+                    ""
+                };
                 let kind = format!("{phase_name} {task}{}", file.file_name().to_string_lossy());
                 kinds.entry(kind).or_default().push(file.path());
             }
@@ -106,21 +145,38 @@ fn a_damaged_intermediate_file_is_found_and_made_anew() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let pipeline = generated(folder.path(), 600);
     let work = folder.path().join("kept");
-    let keep = ["--work", work.to_str().expect("plain"), "--keep-work", "--slice", "8kB"];
+    let keep = [
+        "--work",
+        work.to_str().expect("plain"),
+        "--keep-work",
+        "--slice",
+        "8kB",
+    ];
     let out = folder.path().join("out");
     run(&pipeline, &out, &keep);
     let expected = bytes_of(&out);
     fs::remove_dir_all(&out).expect("removes");
     let kinds = by_kind(&work);
     let names: Vec<&str> = kinds.keys().map(String::as_str).collect();
-    for kind in ["prepare docs", "prepare tokens", "prepare near-0-sets", "prepare done.json", "score rows", "score fitted done.json", "reference tokens"] {
+    for kind in [
+        "prepare docs",
+        "prepare tokens",
+        "prepare near-0-sets",
+        "prepare done.json",
+        "score rows",
+        "score fitted done.json",
+        "reference tokens",
+    ] {
         assert!(names.contains(&kind), "{kind} is not among {names:?}");
     }
     type Damage = fn(&mut Vec<u8>);
     let flip: Damage = |bytes| {
         // In JSON a digit becomes another digit, so that the text stays well-formed.
         let middle = bytes.len() / 2;
-        let at = (middle..bytes.len()).chain(0..middle).find(|&at| bytes[0] != b'{' || bytes[at].is_ascii_digit()).expect("not empty");
+        let at = (middle..bytes.len())
+            .chain(0..middle)
+            .find(|&at| bytes[0] != b'{' || bytes[at].is_ascii_digit())
+            .expect("not empty");
         bytes[at] ^= 1;
     };
     let cut: Damage = |bytes| bytes.truncate(bytes.len() / 2);
@@ -147,7 +203,11 @@ fn a_damaged_intermediate_file_is_found_and_made_anew() {
             if path.ends_with("done.json") {
                 continue;
             }
-            assert!(fs::read(&path).expect("reads") == good, "{} was {what} and not made anew", path.display());
+            assert!(
+                fs::read(&path).expect("reads") == good,
+                "{} was {what} and not made anew",
+                path.display()
+            );
         }
     }
 }
@@ -155,7 +215,9 @@ fn a_damaged_intermediate_file_is_found_and_made_anew() {
 /// A small pipeline without models: fast.
 fn small(folder: &Path, seed: u64) -> PathBuf {
     let mut numbers = Numbers(5);
-    let documents: Vec<_> = (0..80).map(|n| (format!("d{n}"), prose(&mut numbers, 5 + n % 7))).collect();
+    let documents: Vec<_> = (0..80)
+        .map(|n| (format!("d{n}"), prose(&mut numbers, 5 + n % 7)))
+        .collect();
     fs::write(folder.join("small.jsonl"), jsonl(&documents)).expect("writes");
     let path = folder.join(format!("small-{seed}.yaml"));
     let text = format!(
@@ -171,7 +233,10 @@ fn refused(pipeline: &Path, out: &Path, more: &[&str], because: &str) {
     let output = run_command(pipeline, out, more).output().expect("starts");
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{more:?}: {said}");
-    assert!(said.contains(because), "{more:?}: '{because}' is not in: {said}");
+    assert!(
+        said.contains(because),
+        "{more:?}: '{because}' is not in: {said}"
+    );
 }
 
 #[test]
@@ -205,10 +270,23 @@ fn the_output_of_another_pipeline_is_refused_or_replaced_as_a_whole() {
     assert!(before.contains_key("shards/shard-00002.parquet"));
     let other = ["--set", "output.shard_tokens=1_000_000"];
     refused(&two, &out, &other, "--replace");
-    refused(&two, &out, &["--set", "output.shard_tokens=1_000_000", "--fresh"], "--replace");
+    refused(
+        &two,
+        &out,
+        &["--set", "output.shard_tokens=1_000_000", "--fresh"],
+        "--replace",
+    );
     assert_same(&before, &out, "a refused run touches nothing");
-    run(&two, &out, &["--set", "output.shard_tokens=1_000_000", "--replace"]);
-    assert_same(&bytes_of(&alone), &out, "nothing of the other output is left");
+    run(
+        &two,
+        &out,
+        &["--set", "output.shard_tokens=1_000_000", "--replace"],
+    );
+    assert_same(
+        &bytes_of(&alone),
+        &out,
+        "nothing of the other output is left",
+    );
     // Begun by another pipeline, and not complete.
     fs::remove_file(out.join("manifest.json")).expect("removes");
     refused(&one, &out, &[], "--replace");
@@ -251,7 +329,12 @@ fn a_complete_folder_is_left_as_it_is_unless_its_files_or_inputs_changed() {
     run(&pipeline, &out, &[]);
     assert_same(&before, &out, "the leftover is removed");
     fs::remove_file(out.join("shards/shard-00001.parquet")).expect("removes");
-    refused(&pipeline, &out, &[], "shards/shard-00001.parquet is missing");
+    refused(
+        &pipeline,
+        &out,
+        &[],
+        "shards/shard-00001.parquet is missing",
+    );
     run(&pipeline, &out, &["--fresh"]);
     assert_same(&before, &out, "made anew");
     let input = folder.path().join("small.jsonl");
@@ -272,9 +355,22 @@ fn kept_work_stays_and_serves_another_order() {
     let (out, other) = (folder.path().join("out"), folder.path().join("other"));
     run(&pipeline, &out, &["--keep-work"]);
     run(&pipeline, &out, &[]);
-    assert!(fs::read_dir(out.join("work")).expect("is there").count() > 1, "a second run does not remove what was kept");
+    assert!(
+        fs::read_dir(out.join("work")).expect("is there").count() > 1,
+        "a second run does not remove what was kept"
+    );
     let work = out.join("work");
-    run(&pipeline, &other, &["--set", "order={strategy: sorted, by: score}", "--work", work.to_str().expect("plain"), "--keep-work"]);
+    run(
+        &pipeline,
+        &other,
+        &[
+            "--set",
+            "order={strategy: sorted, by: score}",
+            "--work",
+            work.to_str().expect("plain"),
+            "--keep-work",
+        ],
+    );
     assert!(other.join("manifest.json").exists());
 }
 
@@ -284,11 +380,19 @@ struct Tmpfs(PathBuf);
 impl Tmpfs {
     fn mount(place: &Path, size: &str) -> Option<Tmpfs> {
         fs::create_dir_all(place).expect("creates");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(place).output();
-        mounted.is_ok_and(|output| output.status.success()).then(|| Tmpfs(place.to_path_buf()))
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(place)
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then(|| Tmpfs(place.to_path_buf()))
     }
     fn resize(&self, size: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,size={size}")]).arg(&self.0).status();
+        let done = Command::new("mount")
+            .args(["-o", &format!("remount,size={size}")])
+            .arg(&self.0)
+            .status();
         assert!(done.expect("starts").success());
     }
 }
@@ -315,7 +419,9 @@ fn a_full_disk_ends_a_run_with_advice_and_the_next_one_goes_on() {
     let expected = bytes_of(&whole);
     let mut full = 0;
     // Each size is enough for some more phases than the one before.
-    for kibibytes in [200, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000, 10_000] {
+    for kibibytes in [
+        200, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000, 10_000,
+    ] {
         let disk = Tmpfs::mount(&place, &format!("{kibibytes}k")).expect("mounted before");
         let out = place.join("out");
         let output = run_command(&pipeline, &out, &[]).output().expect("starts");
@@ -325,9 +431,23 @@ fn a_full_disk_ends_a_run_with_advice_and_the_next_one_goes_on() {
         }
         full += 1;
         let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{kibibytes} KiB: {:?} {said}", output.status);
-        for word in [place.to_str().expect("plain"), "Free space", "--out", "--work", "the same command goes on"] {
-            assert!(said.contains(word), "{kibibytes} KiB: '{word}' is not in: {said}");
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{kibibytes} KiB: {:?} {said}",
+            output.status
+        );
+        for word in [
+            place.to_str().expect("plain"),
+            "Free space",
+            "--out",
+            "--work",
+            "the same command goes on",
+        ] {
+            assert!(
+                said.contains(word),
+                "{kibibytes} KiB: '{word}' is not in: {said}"
+            );
         }
         assert!(!out.join("manifest.json").exists());
         disk.resize("64m");
@@ -345,8 +465,18 @@ fn verify(out: &Path) -> Output {
 fn finds(out: &Path, claim: &str) {
     let output = verify(out);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{claim}: {report} {}", stderr(&output));
-    assert!(report.lines().any(|line| line.starts_with("FAILS") && line.contains(claim)), "'{claim}' does not fail in:\n{report}");
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{claim}: {report} {}",
+        stderr(&output)
+    );
+    assert!(
+        report
+            .lines()
+            .any(|line| line.starts_with("FAILS") && line.contains(claim)),
+        "'{claim}' does not fail in:\n{report}"
+    );
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -369,18 +499,41 @@ fn change(path: &Path, change: impl Fn(&mut Vec<u8>)) {
 /// careful forger would do.
 fn reseal(out: &Path, shard: &str, change: impl Fn(RecordBatch) -> RecordBatch) {
     let path = out.join(shard);
-    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(File::open(&path).expect("opens")).expect("a shard");
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(
+        File::open(&path).expect("opens"),
+    )
+    .expect("a shard");
     let schema = reader.schema().clone();
-    let pairs = reader.metadata().file_metadata().key_value_metadata().cloned();
-    let batches: Vec<_> = reader.build().expect("reads").map(|batch| batch.expect("reads")).collect();
+    let pairs = reader
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .cloned();
+    let batches: Vec<_> = reader
+        .build()
+        .expect("reads")
+        .map(|batch| batch.expect("reads"))
+        .collect();
     let rows = change(concat_batches(&schema, &batches).expect("one schema"));
-    let properties = parquet::file::properties::WriterProperties::builder().set_key_value_metadata(pairs).build();
-    let mut writer = parquet::arrow::ArrowWriter::try_new(File::create(&path).expect("creates"), rows.schema(), Some(properties)).expect("a schema");
+    let properties = parquet::file::properties::WriterProperties::builder()
+        .set_key_value_metadata(pairs)
+        .build();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(
+        File::create(&path).expect("creates"),
+        rows.schema(),
+        Some(properties),
+    )
+    .expect("a schema");
     writer.write(&rows).expect("writes");
     writer.close().expect("writes");
     let manifest_path = out.join("manifest.json");
-    let mut manifest = Manifest::parse(&fs::read_to_string(&manifest_path).expect("reads")).expect("sealed");
-    let entry = manifest.files.iter_mut().find(|file| file.path == shard).expect("named");
+    let mut manifest =
+        Manifest::parse(&fs::read_to_string(&manifest_path).expect("reads")).expect("sealed");
+    let entry = manifest
+        .files
+        .iter_mut()
+        .find(|file| file.path == shard)
+        .expect("named");
     (entry.bytes, entry.checksum) = file_checksum(&path).expect("reads");
     fs::write(&manifest_path, manifest.sealed().1).expect("writes");
 }
@@ -394,9 +547,38 @@ fn swapped(rows: &RecordBatch, columns: impl Fn(&str) -> bool) -> RecordBatch {
         .fields()
         .iter()
         .zip(rows.columns())
-        .map(|(field, column)| if columns(field.name()) { take(column, &order, None).expect("takes") } else { column.clone() })
+        .map(|(field, column)| {
+            if columns(field.name()) {
+                take(column, &order, None).expect("takes")
+            } else {
+                column.clone()
+            }
+        })
         .collect();
     RecordBatch::try_new(rows.schema(), columns).expect("the same columns")
+}
+
+/// The rows backwards under the old numbers.
+fn reversed(rows: &RecordBatch) -> RecordBatch {
+    let order: UInt32Array = (0..rows.num_rows() as u32).rev().collect();
+    let schema = rows.schema();
+    let turn = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| match field
+        .name()
+        .as_str()
+    {
+        "position" => column.clone(),
+        _ => take(column, &order, None).expect("takes"),
+    };
+    RecordBatch::try_new(
+        schema.clone(),
+        schema
+            .fields()
+            .iter()
+            .zip(rows.columns())
+            .map(turn)
+            .collect(),
+    )
+    .expect("the same columns")
 }
 
 #[test]
@@ -408,7 +590,12 @@ fn verify_finds_what_was_changed() {
     let shard = "shards/shard-00001.parquet";
     let checksums = "every file has the size and checksum";
     copy(&good, &out);
-    assert_eq!(verify(&out).status.code(), Some(0), "{}", String::from_utf8_lossy(&verify(&out).stdout));
+    assert_eq!(
+        verify(&out).status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&verify(&out).stdout)
+    );
     for at in [0, 1] {
         // Its first byte makes it no Parquet file; one in the middle changes values.
         copy(&good, &out);
@@ -428,12 +615,16 @@ fn verify_finds_what_was_changed() {
     }
     copy(&good, &out);
     change(&out.join("manifest.json"), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace("\"seed\": 1,", "\"seed\": 2,").into_bytes();
+        *bytes = String::from_utf8_lossy(bytes)
+            .replace("\"seed\": 1,", "\"seed\": 2,")
+            .into_bytes();
     });
     finds(&out, "the manifest is as it was written");
     copy(&good, &out);
     change(&out.join("audit.json"), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replacen("\"documents\": 80", "\"documents\": 81", 1).into_bytes();
+        *bytes = String::from_utf8_lossy(bytes)
+            .replacen("\"documents\": 80", "\"documents\": 81", 1)
+            .into_bytes();
     });
     finds(&out, checksums);
     finds(&out, "documents");
@@ -442,7 +633,13 @@ fn verify_finds_what_was_changed() {
     reseal(&out, shard, |rows| swapped(&rows, |_| true));
     finds(&out, "row numbers are consecutive");
     copy(&good, &out);
-    reseal(&out, shard, |rows| swapped(&rows, |name| name != "position"));
+    reseal(&out, shard, |rows| {
+        swapped(&rows, |name| name != "position")
+    });
+    finds(&out, "without gap or overlap");
+    copy(&good, &out);
+    // All of them under each other's numbers.
+    reseal(&out, shard, |rows| reversed(&rows));
     finds(&out, "the order follows the stated rule");
     copy(&good, &out);
     reseal(&out, shard, |rows| rows.slice(0, rows.num_rows() - 1));

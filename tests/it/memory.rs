@@ -9,14 +9,22 @@ use std::time::{Duration, Instant};
 
 /// Runs to the end and looks every few milliseconds: the largest anonymous memory in bytes.
 fn peak(pipeline: &Path, out: &Path, more: &[&str]) -> u64 {
-    let child = run_command(pipeline, out, more).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    let child = run_command(pipeline, out, more)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     // The line is gone once the process has ended.
     while let Ok(text) = fs::read_to_string(&status)
         && let Some(line) = text.lines().find(|line| line.starts_with("RssAnon:"))
     {
-        let kib: u64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("kilobytes");
+        let kib: u64 = line
+            .split_whitespace()
+            .nth(1)
+            .and_then(|number| number.parse().ok())
+            .expect("kilobytes");
         peak = peak.max(kib << 10);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -43,13 +51,23 @@ fn small(folder: &Path, copies: u64, fit: &str) -> PathBuf {
     fs::create_dir_all(folder.join("data")).expect("creates");
     for copy in 0..copies {
         let mut documents = documents(copy + 1, 2_000);
-        documents.iter_mut().for_each(|(id, _)| *id = format!("{copy}-{id}"));
+        documents
+            .iter_mut()
+            .for_each(|(id, _)| *id = format!("{copy}-{id}"));
         fs::write(folder.join(format!("data/{copy}.jsonl")), jsonl(&documents)).expect("writes");
     }
     let mut numbers = Numbers(99);
-    let reference: Vec<_> = (0..300).map(|n| (format!("r{n}"), prose(&mut numbers, 20))).collect();
+    let reference: Vec<_> = (0..300)
+        .map(|n| (format!("r{n}"), prose(&mut numbers, 20)))
+        .collect();
     fs::write(folder.join("reference.jsonl"), jsonl(&reference)).expect("writes");
-    pipeline(folder, "data/*.jsonl", "reference.jsonl", fit, "builtin: o200k")
+    pipeline(
+        folder,
+        "data/*.jsonl",
+        "reference.jsonl",
+        fit,
+        "builtin: o200k",
+    )
 }
 
 #[test]
@@ -62,13 +80,18 @@ fn more_documents_take_no_more_memory() {
         fs::create_dir_all(&here).expect("creates");
         peak(&small(&here, copies, fit), &here.join("out"), &settings)
     });
-    println!("2 MB of text take {} MiB, 12 MB take {} MiB", peaks[0] >> 20, peaks[1] >> 20);
-    // The tokenizer, its workers and the encoders of shards have a floor of their own, measured.
+    println!(
+        "2 MB of text take {} MiB, 12 MB take {} MiB",
+        peaks[0] >> 20,
+        peaks[1] >> 20
+    );
+    // The tokenizer, its workers and the encoders of shards have a floor of their own: together with
+    // the budget 187 MiB were measured.
     assert!(peaks[1] < FLOOR + (64 << 20), "{} MiB", peaks[1] >> 20);
 }
 
 /// What a run of this vocabulary (200,000 ids) takes beside its budget on two threads.
-const FLOOR: u64 = 320 << 20;
+const FLOOR: u64 = 192 << 20;
 
 #[test]
 fn models_that_do_not_fit_are_refused_with_what_to_change() {
@@ -78,16 +101,24 @@ fn models_that_do_not_fit_are_refused_with_what_to_change() {
     let mut memory = "300kB".to_string();
     let mut refusals = 0;
     loop {
-        let output = run_command(&pipeline, &out, &["--memory", &memory]).output().expect("starts");
+        let output = run_command(&pipeline, &out, &["--memory", &memory])
+            .output()
+            .expect("starts");
         if output.status.success() {
             break;
         }
         refusals += 1;
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(refusals <= 3 && said.contains("'fit_tokens'"), "{memory}: {said}");
+        assert!(
+            refusals <= 3 && said.contains("'fit_tokens'"),
+            "{memory}: {said}"
+        );
         // What it asks for is enough for what it speaks of; what was prepared is used again.
-        let asked = said.split("raise --memory to ").nth(1).and_then(|rest| rest.split(' ').next());
+        let asked = said
+            .split("raise --memory to ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
         memory = asked.expect("it names a size").to_string();
     }
     assert!(refusals >= 1);
@@ -101,25 +132,44 @@ fn grown(shared: &Path, folder: &Path, target: u64) -> u64 {
     let mut written = 0;
     let mut round = 0;
     while written < target {
-        let mut names: Vec<PathBuf> = fs::read_dir(shared.join("data/mix")).expect("lists").flatten().map(|file| file.path()).collect();
+        let mut names: Vec<PathBuf> = fs::read_dir(shared.join("data/mix"))
+            .expect("lists")
+            .flatten()
+            .map(|file| file.path())
+            .collect();
         names.sort();
         let path = folder.join(format!("{round:03}.jsonl"));
         let mut file = BufWriter::new(File::create(path).expect("creates"));
         for name in names {
-            let reader = BufReader::new(zstd::Decoder::new(File::open(name).expect("opens")).expect("is zstd"));
+            let reader = BufReader::new(
+                zstd::Decoder::new(File::open(name).expect("opens")).expect("is zstd"),
+            );
             for line in reader.lines() {
-                let value: serde_json::Value = serde_json::from_str(&line.expect("reads")).expect("is JSON");
-                let (id, text) = (value["id"].as_str().unwrap_or(""), value["text"].as_str().unwrap_or(""));
+                let value: serde_json::Value =
+                    serde_json::from_str(&line.expect("reads")).expect("is JSON");
+                let (id, text) = (
+                    value["id"].as_str().unwrap_or(""),
+                    value["text"].as_str().unwrap_or(""),
+                );
                 let text = if round % 2 == 0 {
                     format!("Copy {round}. {text}")
                 } else {
                     let words: Vec<&str> = text.split(' ').collect();
                     let other = |at: usize| words[(at * 7 + round * 13) % words.len()];
-                    let changed: Vec<&str> = words.iter().enumerate().map(|(at, word)| if at % 5 == 0 { other(at) } else { word }).collect();
+                    let changed: Vec<&str> = words
+                        .iter()
+                        .enumerate()
+                        .map(|(at, word)| if at % 5 == 0 { other(at) } else { word })
+                        .collect();
                     changed.join(" ")
                 };
                 written += text.len() as u64;
-                writeln!(file, "{}", serde_json::json!({ "id": format!("{round}/{id}"), "text": text })).expect("writes");
+                writeln!(
+                    file,
+                    "{}",
+                    serde_json::json!({ "id": format!("{round}/{id}"), "text": text })
+                )
+                .expect("writes");
             }
         }
         file.flush().expect("writes");
@@ -143,12 +193,22 @@ fn two_gigabytes_fit_into_one() {
         "data/*.jsonl",
         &format!("{}/reference/*.jsonl.zst", data.display()),
         "fit_tokens: 20_000_000, model_ngrams: 6_000_000",
-        &format!("file: \"{}/tokenizers/gpt2/tokenizer.json\"", data.display()),
+        &format!(
+            "file: \"{}/tokenizers/gpt2/tokenizer.json\"",
+            data.display()
+        ),
     );
     let out = folder.path().join("out");
     let began = Instant::now();
     let peak = peak(&pipeline, &out, &["--memory", "1GiB"]);
-    println!("{bytes} bytes of text in {:.0} s, {} MiB at most", began.elapsed().as_secs_f64(), peak >> 20);
-    println!("{}", fs::read_to_string(out.join("run.json")).expect("reads"));
+    println!(
+        "{bytes} bytes of text in {:.0} s, {} MiB at most",
+        began.elapsed().as_secs_f64(),
+        peak >> 20
+    );
+    println!(
+        "{}",
+        fs::read_to_string(out.join("run.json")).expect("reads")
+    );
     assert!(peak < (1 << 30) * 13 / 10, "{} MiB", peak >> 20);
 }

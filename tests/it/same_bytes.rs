@@ -28,34 +28,91 @@ impl Numbers {
 }
 
 const WHO: &[&str] = &[
-    "the old captain", "a young teacher", "the baker's daughter", "our neighbour", "the committee", "an engineer from the north",
-    "the gardener", "her younger brother", "the night watchman", "a travelling doctor", "the librarian", "the mayor of the town",
-    "the ferry pilot", "a retired judge", "the violin maker", "the first settlers", "two students", "the postmaster",
+    "the old captain",
+    "a young teacher",
+    "the baker's daughter",
+    "our neighbour",
+    "the committee",
+    "an engineer from the north",
+    "the gardener",
+    "her younger brother",
+    "the night watchman",
+    "a travelling doctor",
+    "the librarian",
+    "the mayor of the town",
+    "the ferry pilot",
+    "a retired judge",
+    "the violin maker",
+    "the first settlers",
+    "two students",
+    "the postmaster",
 ];
 const DID: &[&str] = &[
-    "walked slowly towards", "had always wondered about", "wrote a long letter about", "could not forget", "built a fence around",
-    "painted a picture of", "was asked to describe", "kept careful records of", "found a curious map of", "spoke with affection of",
-    "returned every summer to", "measured the depth of", "wanted to repair", "argued for an hour about", "had been paid to guard",
+    "walked slowly towards",
+    "had always wondered about",
+    "wrote a long letter about",
+    "could not forget",
+    "built a fence around",
+    "painted a picture of",
+    "was asked to describe",
+    "kept careful records of",
+    "found a curious map of",
+    "spoke with affection of",
+    "returned every summer to",
+    "measured the depth of",
+    "wanted to repair",
+    "argued for an hour about",
+    "had been paid to guard",
 ];
 const WHAT: &[&str] = &[
-    "the harbour", "the bridge that the flood had broken", "a garden with high walls", "the mill by the river", "the railway station",
-    "the clock in the market square", "the road over the mountains", "a house with green shutters", "the archive", "the lighthouse",
-    "the school behind the church", "the orchard", "that winter", "the price of wheat and barley", "the new telescope", "the small museum",
+    "the harbour",
+    "the bridge that the flood had broken",
+    "a garden with high walls",
+    "the mill by the river",
+    "the railway station",
+    "the clock in the market square",
+    "the road over the mountains",
+    "a house with green shutters",
+    "the archive",
+    "the lighthouse",
+    "the school behind the church",
+    "the orchard",
+    "that winter",
+    "the price of wheat and barley",
+    "the new telescope",
+    "the small museum",
 ];
 const THEN: &[&str] = &[
-    "and nobody knew why", "before the rain came", "while the others were asleep", "with a patience that surprised everyone",
-    "because there was nothing else to do", "and the story was told for many years", "until the lamps were lit",
-    "although it cost a great deal of money", "which is what we have to thank for the present order", "as one does at that age",
-    "and it turned out to be a good decision", "without a word to the people of the village", "after the long journey from the coast",
+    "and nobody knew why",
+    "before the rain came",
+    "while the others were asleep",
+    "with a patience that surprised everyone",
+    "because there was nothing else to do",
+    "and the story was told for many years",
+    "until the lamps were lit",
+    "although it cost a great deal of money",
+    "which is what we have to thank for the present order",
+    "as one does at that age",
+    "and it turned out to be a good decision",
+    "without a word to the people of the village",
+    "after the long journey from the coast",
 ];
 const GERMAN: &[&str] = &[
-    "Der alte Mann ging langsam durch den Wald und dachte an seine Kindheit.", "Im Winter lag der Schnee hoch auf den Dächern.",
-    "Die Lehrerin erklärte den Schülern, warum das Wasser im Fluss so kalt ist.", "Niemand wusste, woher der Brief gekommen war.",
-    "Am Abend saßen sie zusammen und sprachen über die Ernte des vergangenen Jahres.", "Das Haus am Markt war schon lange verkauft.",
+    "Der alte Mann ging langsam durch den Wald und dachte an seine Kindheit.",
+    "Im Winter lag der Schnee hoch auf den Dächern.",
+    "Die Lehrerin erklärte den Schülern, warum das Wasser im Fluss so kalt ist.",
+    "Niemand wusste, woher der Brief gekommen war.",
+    "Am Abend saßen sie zusammen und sprachen über die Ernte des vergangenen Jahres.",
+    "Das Haus am Markt war schon lange verkauft.",
 ];
 
 fn sentence(numbers: &mut Numbers) -> String {
-    let mut text = format!("{} {} {}", numbers.of(WHO), numbers.of(DID), numbers.of(WHAT));
+    let mut text = format!(
+        "{} {} {}",
+        numbers.of(WHO),
+        numbers.of(DID),
+        numbers.of(WHAT)
+    );
     if numbers.below(3) > 0 {
         text = format!("{text}, {}", numbers.of(THEN));
     }
@@ -81,18 +138,29 @@ pub fn documents(seed: u64, count: usize) -> Vec<(String, String)> {
     let mut texts: Vec<String> = Vec::new();
     for _ in 0..count {
         let kind = numbers.below(100);
-        let earlier = (!texts.is_empty()).then(|| texts[numbers.below(texts.len() as u64) as usize].clone());
+        let earlier =
+            (!texts.is_empty()).then(|| texts[numbers.below(texts.len() as u64) as usize].clone());
         let text = match (kind, earlier) {
             (0..6, Some(copy)) => copy,
             (6..16, Some(near)) => {
                 let words: Vec<&str> = near.split(' ').collect();
                 let at = numbers.below(words.len() as u64) as usize;
-                let changed: Vec<&str> = words.iter().enumerate().map(|(n, word)| if n == at { "certainly" } else { word }).collect();
+                let changed: Vec<&str> = words
+                    .iter()
+                    .enumerate()
+                    .map(|(n, word)| if n == at { "certainly" } else { word })
+                    .collect();
                 changed.join(" ")
             }
             (16..20, _) => "too short to say much".to_string(),
-            (20..24, _) => (0..8 + numbers.below(9)).map(|_| numbers.of(GERMAN)).collect::<Vec<_>>().join(" "),
-            (24..27, _) => (0..70).map(|_| format!("#{} ~~ {:x}", numbers.below(99), numbers.next())).collect::<Vec<_>>().join(" "),
+            (20..24, _) => (0..8 + numbers.below(9))
+                .map(|_| numbers.of(GERMAN))
+                .collect::<Vec<_>>()
+                .join(" "),
+            (24..27, _) => (0..70)
+                .map(|_| format!("#{} ~~ {:x}", numbers.below(99), numbers.next()))
+                .collect::<Vec<_>>()
+                .join(" "),
             (27..30, _) => format!("{}\n", sentence(&mut numbers)).repeat(12),
             _ => {
                 let length = 6 + numbers.below(22);
@@ -101,7 +169,11 @@ pub fn documents(seed: u64, count: usize) -> Vec<(String, String)> {
         };
         texts.push(text);
     }
-    texts.into_iter().enumerate().map(|(number, text)| (format!("doc-{:05}", (number * 7919) % 100_003), text)).collect()
+    texts
+        .into_iter()
+        .enumerate()
+        .map(|(number, text)| (format!("doc-{:05}", (number * 7919) % 100_003), text))
+        .collect()
 }
 
 pub fn jsonl(documents: &[(String, String)]) -> Vec<u8> {
@@ -119,10 +191,25 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn parquet(documents: &[(String, String)], path: &Path) {
-    let column = |of: fn(&(String, String)) -> &str| -> ArrayRef { Arc::new(documents.iter().map(|d| Some(of(d))).collect::<StringArray>()) };
-    let batch = RecordBatch::try_from_iter([("id", column(|d| &d.0)), ("text", column(|d| &d.1))]).expect("equal lengths");
-    let properties = parquet::file::properties::WriterProperties::builder().set_max_row_group_row_count(Some(100)).build();
-    let mut writer = parquet::arrow::ArrowWriter::try_new(File::create(path).expect("creates"), batch.schema(), Some(properties)).expect("a schema");
+    let column = |of: fn(&(String, String)) -> &str| -> ArrayRef {
+        Arc::new(
+            documents
+                .iter()
+                .map(|d| Some(of(d)))
+                .collect::<StringArray>(),
+        )
+    };
+    let batch = RecordBatch::try_from_iter([("id", column(|d| &d.0)), ("text", column(|d| &d.1))])
+        .expect("equal lengths");
+    let properties = parquet::file::properties::WriterProperties::builder()
+        .set_max_row_group_row_count(Some(100))
+        .build();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(
+        File::create(path).expect("creates"),
+        batch.schema(),
+        Some(properties),
+    )
+    .expect("a schema");
     writer.write(&batch).expect("writes");
     writer.close().expect("writes");
 }
@@ -141,7 +228,7 @@ stages:
   - select: { keep_share_of_tokens: 0.7, by: score }
 order: { strategy: warmup, share: 0.4, inner: { strategy: paced, by: difficulty } }
 pack: { method: best_fit, sequence_tokens: 256, window_documents: 64 }
-output: { path: out, shard_tokens: 60_000, rejects: text }
+output: { path: out, shard_tokens: 8_000, rejects: text }
 "#;
 
 /// Writes a folder with inputs of every format, a reference and `pipeline.yaml`. Returns the pipeline's path.
@@ -155,19 +242,36 @@ pub fn generated(folder: &Path, count: usize) -> PathBuf {
     let mut plain = jsonl(&documents[..quarter]);
     // A blank line, a broken one, and an id that stands in another file.
     plain.extend_from_slice(b"\n{\"id\": \"broken\", \"text\": \n");
-    plain.extend_from_slice(&jsonl(&[(documents[2 * quarter].0.clone(), "An id that comes again.".to_string())]));
+    plain.extend_from_slice(&jsonl(&[(
+        documents[2 * quarter].0.clone(),
+        "An id that comes again.".to_string(),
+    )]));
     fs::write(data.join("given/a.jsonl"), plain).expect("writes");
-    fs::write(data.join("given/b.jsonl.gz"), gzip(&jsonl(&documents[quarter..2 * quarter]))).expect("writes");
-    let packed = zstd::encode_all(&jsonl(&documents[2 * quarter..3 * quarter])[..], 3).expect("to memory");
+    fs::write(
+        data.join("given/b.jsonl.gz"),
+        gzip(&jsonl(&documents[quarter..2 * quarter])),
+    )
+    .expect("writes");
+    let packed =
+        zstd::encode_all(&jsonl(&documents[2 * quarter..3 * quarter])[..], 3).expect("to memory");
     fs::write(data.join("given/c.jsonl.zst"), packed).expect("writes");
-    parquet(&documents[3 * quarter..4 * quarter], &data.join("given/d.parquet"));
+    parquet(
+        &documents[3 * quarter..4 * quarter],
+        &data.join("given/d.parquet"),
+    );
     let rest = &documents[4 * quarter..];
-    fs::write(data.join("derived/lines.jsonl"), jsonl(&rest[..rest.len() / 2])).expect("writes");
+    fs::write(
+        data.join("derived/lines.jsonl"),
+        jsonl(&rest[..rest.len() / 2]),
+    )
+    .expect("writes");
     for (id, text) in &rest[rest.len() / 2..] {
         fs::write(data.join(format!("derived/{id}.txt")), text).expect("writes");
     }
     let mut numbers = Numbers(99);
-    let reference: Vec<_> = (0..150).map(|n| (format!("r{n}"), prose(&mut numbers, 12 + n % 9))).collect();
+    let reference: Vec<_> = (0..150)
+        .map(|n| (format!("r{n}"), prose(&mut numbers, 12 + n % 9)))
+        .collect();
     fs::write(data.join("reference/one.jsonl"), jsonl(&reference[..70])).expect("writes");
     fs::write(data.join("reference/two.jsonl"), jsonl(&reference[70..])).expect("writes");
     let inputs = "version: 1\nname: all-stages\nseed: 17\ninputs:\n  - { path: \"data/given/*\", source: given, id: id }\n  \
@@ -210,7 +314,11 @@ pub fn bytes_of(out: &Path) -> BTreeMap<String, Vec<u8>> {
             if path.is_dir() {
                 walk(root, &path, files);
             } else {
-                let name = path.strip_prefix(root).expect("below it").to_string_lossy().into_owned();
+                let name = path
+                    .strip_prefix(root)
+                    .expect("below it")
+                    .to_string_lossy()
+                    .into_owned();
                 files.insert(name, fs::read(&path).expect("reads"));
             }
         }
@@ -225,12 +333,22 @@ pub fn bytes_of(out: &Path) -> BTreeMap<String, Vec<u8>> {
 pub fn assert_same(expected: &BTreeMap<String, Vec<u8>>, out: &Path, what: &str) {
     let found = bytes_of(out);
     let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
-    let differing: Vec<_> = names.into_iter().filter(|name| expected.get(*name) != found.get(*name)).collect();
-    assert!(differing.is_empty(), "{what}: these files differ: {differing:?}");
+    let differing: Vec<_> = names
+        .into_iter()
+        .filter(|name| expected.get(*name) != found.get(*name))
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "{what}: these files differ: {differing:?}"
+    );
 }
 
 /// Runs with one setting after another and compares all that is written with that of the first.
-fn assert_settings_change_nothing(pipeline: &Path, folder: &Path, settings: &[&[&str]]) -> BTreeMap<String, Vec<u8>> {
+fn assert_settings_change_nothing(
+    pipeline: &Path,
+    folder: &Path,
+    settings: &[&[&str]],
+) -> BTreeMap<String, Vec<u8>> {
     let mut first: Option<BTreeMap<String, Vec<u8>>> = None;
     for more in settings {
         let out = folder.join("settings-out");
@@ -266,12 +384,41 @@ fn threads_memory_and_slices_change_no_byte() {
     );
     // Every stage had something to do, else the comparison would prove little.
     let audit = audit(&files);
-    let rejecting: BTreeSet<&str> = audit["rejected"].as_array().expect("rows").iter().filter_map(|row| row["stage"].as_str()).collect();
-    let stages = ["exact_dedupe", "gopher_quality", "gopher_repetition", "language", "length", "near_dedupe", "select"];
+    let rejecting: BTreeSet<&str> = audit["rejected"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .filter_map(|row| row["stage"].as_str())
+        .collect();
+    let stages = [
+        "exact_dedupe",
+        "gopher_quality",
+        "gopher_repetition",
+        "language",
+        "length",
+        "near_dedupe",
+        "select",
+    ];
     assert_eq!(rejecting.into_iter().collect::<Vec<_>>(), stages);
-    let reasons: BTreeSet<&str> = audit["quarantined"].as_array().expect("rows").iter().filter_map(|row| row["reason"].as_str()).collect();
-    assert!(reasons.contains("blank") && reasons.contains("duplicate_id"), "{reasons:?}");
-    assert!(files.keys().filter(|name| name.starts_with("shards/")).count() >= 3, "{:?}", files.keys());
+    let reasons: BTreeSet<&str> = audit["quarantined"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .filter_map(|row| row["reason"].as_str())
+        .collect();
+    assert!(
+        reasons.contains("blank") && reasons.contains("duplicate_id"),
+        "{reasons:?}"
+    );
+    assert!(
+        files
+            .keys()
+            .filter(|name| name.starts_with("shards/"))
+            .count()
+            >= 3,
+        "{:?}",
+        files.keys()
+    );
 }
 
 #[test]
@@ -285,12 +432,24 @@ fn memory_for_a_few_records_changes_no_byte() {
     );
     let text = text.replace("by: difficulty", "by: score");
     fs::write(&pipeline, text).expect("writes");
-    assert_settings_change_nothing(&pipeline, folder.path(), &[&[], &["--memory", "1kB"], &["--memory", "20kB", "--threads", "1"]]);
+    assert_settings_change_nothing(
+        &pipeline,
+        folder.path(),
+        &[
+            &[],
+            &["--memory", "1kB"],
+            &["--memory", "20kB", "--threads", "1"],
+        ],
+    );
 }
 
 /// A tokenizer of the letters a to y, without a token for anything else: it makes no token of "zzz".
 fn letters(path: &Path) {
-    let vocabulary: serde_json::Map<_, _> = ('a'..='y').chain([' ']).zip(0..).map(|(letter, id)| (letter.to_string(), id.into())).collect();
+    let vocabulary: serde_json::Map<_, _> = ('a'..='y')
+        .chain([' '])
+        .zip(0..)
+        .map(|(letter, id)| (letter.to_string(), id.into()))
+        .collect();
     let text = serde_json::json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
         "post_processor": null, "decoder": null,
@@ -317,7 +476,15 @@ fn the_quarantine_does_not_tell_how_the_work_was_cut() {
     let text = "version: 1\nname: cut\nseed: 1\ninputs: [{ path: a.jsonl, source: a }]\ntokenizer: { file: letters.json }\nstages: []\n\
                 order: { strategy: shuffle }\npack: { method: none }\noutput: { path: out }\n";
     fs::write(&pipeline, text).expect("writes");
-    let files = assert_settings_change_nothing(&pipeline, folder.path(), &[&[], &["--slice", "100B"], &["--slice", "333B", "--threads", "1"]]);
+    let files = assert_settings_change_nothing(
+        &pipeline,
+        folder.path(),
+        &[
+            &[],
+            &["--slice", "100B"],
+            &["--slice", "333B", "--threads", "1"],
+        ],
+    );
     let quarantine = String::from_utf8_lossy(&files["quarantine/part-00000.jsonl"]).into_owned();
     assert_eq!(quarantine.lines().count(), 40);
     assert_eq!(audit(&files)["failed"][0]["documents"], 20);
@@ -342,7 +509,8 @@ fn documents_with_ids_give_the_same_shards_from_other_files() {
             1 => {
                 for part in 0..3 {
                     let mine: Vec<_> = documents.iter().skip(part).step_by(3).cloned().collect();
-                    fs::write(given.join(format!("{part}.jsonl.gz")), gzip(&jsonl(&mine))).expect("writes");
+                    fs::write(given.join(format!("{part}.jsonl.gz")), gzip(&jsonl(&mine)))
+                        .expect("writes");
                 }
             }
             _ => {
@@ -359,8 +527,15 @@ fn documents_with_ids_give_the_same_shards_from_other_files() {
         match &of_first {
             None => of_first = Some(files),
             Some(first) => {
-                let differing: Vec<_> = first.iter().filter(|(name, bytes)| files.get(*name) != Some(bytes)).map(|(name, _)| name).collect();
-                assert!(differing.is_empty() && first.len() == files.len(), "cut {cut}: {differing:?}");
+                let differing: Vec<_> = first
+                    .iter()
+                    .filter(|(name, bytes)| files.get(*name) != Some(bytes))
+                    .map(|(name, _)| name)
+                    .collect();
+                assert!(
+                    differing.is_empty() && first.len() == files.len(),
+                    "cut {cut}: {differing:?}"
+                );
             }
         }
     }
@@ -382,20 +557,44 @@ fn real_text_gives_the_same_bytes_for_all_settings() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let data = shared.join("data");
     let data = data.display();
-    let inputs: String = ["crates-text-00", "gnome-help-00", "mail-00", "kafka-manual-00"]
-        .iter()
-        .map(|name| format!("  - {{ path: \"{data}/mix/{name}.jsonl.zst\", source: {name}, id: id }}\n"))
-        .collect();
+    let inputs: String = [
+        "crates-text-00",
+        "gnome-help-00",
+        "mail-00",
+        "kafka-manual-00",
+    ]
+    .iter()
+    .map(|name| {
+        format!("  - {{ path: \"{data}/mix/{name}.jsonl.zst\", source: {name}, id: id }}\n")
+    })
+    .collect();
     let chain = CHAIN
-        .replace("builtin: o200k", &format!("file: \"{data}/tokenizers/gpt2/tokenizer.json\""))
-        .replace("data/reference/*.jsonl", &format!("{data}/reference/wikipedia-en.jsonl.zst"))
+        .replace(
+            "builtin: o200k",
+            &format!("file: \"{data}/tokenizers/gpt2/tokenizer.json\""),
+        )
+        .replace(
+            "data/reference/*.jsonl",
+            &format!("{data}/reference/wikipedia-en.jsonl.zst"),
+        )
         .replace("fit_tokens: 60_000", "fit_tokens: 500_000")
         .replace("shard_tokens: 60_000", "shard_tokens: 1_000_000");
     let pipeline = folder.path().join("pipeline.yaml");
-    fs::write(&pipeline, format!("version: 1\nname: real\nseed: 17\ninputs:\n{inputs}{}", chain.trim_start())).expect("writes");
+    fs::write(
+        &pipeline,
+        format!(
+            "version: 1\nname: real\nseed: 17\ninputs:\n{inputs}{}",
+            chain.trim_start()
+        ),
+    )
+    .expect("writes");
     assert_settings_change_nothing(
         &pipeline,
         folder.path(),
-        &[&["--threads", "2"], &["--threads", "1", "--memory", "160MiB"], &["--threads", "4", "--slice", "100kB", "--memory", "8GiB"]],
+        &[
+            &["--threads", "2"],
+            &["--threads", "1", "--memory", "160MiB"],
+            &["--threads", "4", "--slice", "100kB", "--memory", "8GiB"],
+        ],
     );
 }
