@@ -47,13 +47,22 @@ impl EngineError {
             EngineError::Part(error) => error,
             _ => return false,
         };
-        std::iter::successors(Some(first), |error| match error.downcast_ref::<io::Error>() {
-            // An I/O error passes over the error that it wraps when it is asked for its source.
-            Some(error) => error.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static)),
-            None => error.source(),
+        std::iter::successors(Some(first), |error| {
+            match error.downcast_ref::<io::Error>() {
+                // An I/O error passes over the error that it wraps when it is asked for its source.
+                Some(error) => error
+                    .get_ref()
+                    .map(|inner| inner as &(dyn std::error::Error + 'static)),
+                None => error.source(),
+            }
         })
         .filter_map(|error| error.downcast_ref::<io::Error>())
-        .any(|error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        .any(|error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        })
     }
 
     /// 2 where the request was wrong, else 1.

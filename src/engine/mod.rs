@@ -16,6 +16,7 @@ mod emit;
 mod error;
 mod finish;
 mod inputs;
+mod options;
 mod prepare;
 mod progress;
 mod run;
@@ -26,7 +27,7 @@ mod work;
 pub use error::EngineError;
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
-pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, prepare, run};
+pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, cache_folder, prepare, run};
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +50,10 @@ impl Stop {
     /// # Errors
     /// [`EngineError::Interrupted`].
     pub fn check(&self) -> Result<(), EngineError> {
-        if self.0.load(Ordering::Relaxed) { Err(EngineError::Interrupted) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) {
+            Err(EngineError::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -5,7 +5,8 @@
 //! a dedupe that is stage 3.
 
 use super::corpus::{
-    DocRow, FAILED, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, derived_id, encode_meta,
+    DocRow, FAILED, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, derived_id,
+    encode_meta,
 };
 use super::inputs::{Inputs, Task};
 use super::progress::Progress;
@@ -138,7 +139,11 @@ impl Prepare<'_> {
             infos.sort_by_key(|(number, _)| *number);
             infos.into_iter().map(|(_, info)| info).collect()
         } else {
-            tasks.iter().enumerate().map(|task| work(task, false)).collect::<Result<_, _>>()?
+            tasks
+                .iter()
+                .enumerate()
+                .map(|task| work(task, false))
+                .collect::<Result<_, _>>()?
         };
         let sketches = self.sketches();
         infos
@@ -157,7 +162,9 @@ impl Prepare<'_> {
         stop: &Stop,
     ) -> Result<TaskInfo, EngineError> {
         let sketches = self.sketches();
-        let mut streams: Vec<String> = ["docs", "tokens", "meta", "bad", "failed"].map(String::from).to_vec();
+        let mut streams: Vec<String> = ["docs", "tokens", "meta", "bad", "failed"]
+            .map(String::from)
+            .to_vec();
         streams.extend(sketches.text.then(|| "text".to_string()));
         streams.extend((0..sketches.exact).map(|slot| format!("exact-{slot}")));
         for slot in 0..sketches.near {
@@ -187,7 +194,9 @@ impl Prepare<'_> {
                             std::mem::take(&mut chunks)
                                 .into_par_iter()
                                 .with_max_len(1)
-                                .map_init(Scratch::default, |scratch, chunk| self.chunk(*file, chunk, scratch))
+                                .map_init(Scratch::default, |scratch, chunk| {
+                                    self.chunk(*file, chunk, scratch)
+                                })
                                 .collect()
                         },
                         || next_round(&mut reader, round),
@@ -249,16 +258,41 @@ impl Prepare<'_> {
                 bad.detail
             ));
         }
-        let counts = part.info.quarantined.entry(file).or_default().entry(bad.reason.to_string()).or_default();
+        let counts = part
+            .info
+            .quarantined
+            .entry(file)
+            .or_default()
+            .entry(bad.reason.to_string())
+            .or_default();
         counts.0 += 1;
         counts.1 += bad.raw_bytes;
-        let line = self.quarantine_line(file, bad.place, bad.reason, &bad.detail, &bad.raw, bad.raw_bytes);
+        let line = self.quarantine_line(
+            file,
+            bad.place,
+            bad.reason,
+            &bad.detail,
+            &bad.raw,
+            bad.raw_bytes,
+        );
         part.bad.extend_from_slice(&line);
     }
 
-    fn quarantine_line(&self, file: u32, place: u64, reason: &str, detail: &str, raw: &[u8], raw_bytes: u64) -> Vec<u8> {
+    fn quarantine_line(
+        &self,
+        file: u32,
+        place: u64,
+        reason: &str,
+        detail: &str,
+        raw: &[u8],
+        raw_bytes: u64,
+    ) -> Vec<u8> {
         let found = &self.inputs.files[file as usize];
-        let (offset, record) = if found.places_are_rows { (None, Some(place)) } else { (Some(place), None) };
+        let (offset, record) = if found.places_are_rows {
+            (None, Some(place))
+        } else {
+            (Some(place), None)
+        };
         let value = json!({
             "file": found.found.name,
             "source": self.inputs.input_of(file).source,
@@ -280,14 +314,20 @@ impl Prepare<'_> {
             Some(id) => hash::id_hash(id),
             None => hash::id_hash(&derived_id(name, document.place)),
         };
-        if self.sample_below.is_some_and(|bound| hash::keyed(self.seed, "sample", id_hash) >= bound) {
+        if self
+            .sample_below
+            .is_some_and(|bound| hash::keyed(self.seed, "sample", id_hash) >= bound)
+        {
             *part.info.left_out.entry(file).or_default() += 1;
             return;
         }
         let mut stage = NO_STAGE;
         let (mut reason, mut value) = (0, 0.0);
         let mut failure = None;
-        if let Err(error) = self.tokenizer.encode_into(&document.text, &mut document.tokens) {
+        if let Err(error) = self
+            .tokenizer
+            .encode_into(&document.text, &mut document.tokens)
+        {
             document.tokens.clear();
             failure = Some(format!("the tokenizer failed: {error}"));
         } else if document.tokens.is_empty() {
@@ -304,16 +344,21 @@ impl Prepare<'_> {
         for (at, step) in self.chain.iter().enumerate() {
             let takes_part = stage == NO_STAGE;
             match step {
-                Step::Judge(judge) if takes_part => match judge.judge(&mut document, &mut part.notes[at]) {
-                    Ok(Verdict::Keep) => {}
-                    Ok(Verdict::Reject { reason: which, value: deciding }) => {
-                        (stage, reason, value) = (at as u16, which as u16, deciding);
+                Step::Judge(judge) if takes_part => {
+                    match judge.judge(&mut document, &mut part.notes[at]) {
+                        Ok(Verdict::Keep) => {}
+                        Ok(Verdict::Reject {
+                            reason: which,
+                            value: deciding,
+                        }) => {
+                            (stage, reason, value) = (at as u16, which as u16, deciding);
+                        }
+                        Err(error) => {
+                            (stage, reason) = (at as u16, FAILED);
+                            failure = Some(error);
+                        }
                     }
-                    Err(error) => {
-                        (stage, reason) = (at as u16, FAILED);
-                        failure = Some(error);
-                    }
-                },
+                }
                 Step::Judge(_) | Step::Later => {}
                 Step::Exact { normalise } => {
                     part.exact[exact].push(if takes_part {
@@ -323,9 +368,15 @@ impl Prepare<'_> {
                     });
                     exact += 1;
                 }
-                Step::Near { hasher, shingle_words } => {
+                Step::Near {
+                    hasher,
+                    shingle_words,
+                } => {
                     let into = &mut part.near[near];
-                    let mut set = SetRow { start: into.shingles.len() as u64, ..SetRow::default() };
+                    let mut set = SetRow {
+                        start: into.shingles.len() as u64,
+                        ..SetRow::default()
+                    };
                     if takes_part {
                         let short = dedupe::sketch(
                             &document.text,
@@ -347,7 +398,14 @@ impl Prepare<'_> {
         if let Some(error) = failure {
             let text = document.text.as_bytes();
             let kept = &text[..text.len().min(crate::source::RAW_BYTES_KEPT)];
-            let line = self.quarantine_line(file, document.place, "failed", &error, kept, text.len() as u64);
+            let line = self.quarantine_line(
+                file,
+                document.place,
+                "failed",
+                &error,
+                kept,
+                text.len() as u64,
+            );
             part.failed.push((part.docs.len() as u64, line));
         }
         let content = hash::content(bytemuck::cast_slice(&document.tokens));
@@ -365,7 +423,11 @@ impl Prepare<'_> {
             tokens: document.tokens.len() as u32,
             meta_bytes: (part.meta.len() - meta_start) as u32,
             file,
-            flags: if self.tokenizer.special_markers_in(&document.text) { SPELLS_SPECIAL } else { 0 },
+            flags: if self.tokenizer.special_markers_in(&document.text) {
+                SPELLS_SPECIAL
+            } else {
+                0
+            },
             verdict_stage: stage,
             verdict_reason: reason,
             unused: 0,
@@ -428,9 +490,18 @@ impl Sums {
                 set.start += self.shingles[slot];
             }
             self.shingles[slot] += near.shingles.len() as u64;
-            writer.write(&format!("near-{slot}-sets"), bytemuck::cast_slice(&near.sets))?;
-            writer.write(&format!("near-{slot}-shingles"), bytemuck::cast_slice(&near.shingles))?;
-            writer.write(&format!("near-{slot}-bands"), bytemuck::cast_slice(&near.bands))?;
+            writer.write(
+                &format!("near-{slot}-sets"),
+                bytemuck::cast_slice(&near.sets),
+            )?;
+            writer.write(
+                &format!("near-{slot}-shingles"),
+                bytemuck::cast_slice(&near.shingles),
+            )?;
+            writer.write(
+                &format!("near-{slot}-bands"),
+                bytemuck::cast_slice(&near.bands),
+            )?;
         }
         self.info.documents += part.docs.len() as u64;
         self.info.tokens += part.tokens.len() as u64;
@@ -442,7 +513,13 @@ impl Sums {
         }
         for (file, reasons) in part.info.quarantined {
             for (reason, (records, bytes)) in reasons {
-                let sum = self.info.quarantined.entry(file).or_default().entry(reason).or_default();
+                let sum = self
+                    .info
+                    .quarantined
+                    .entry(file)
+                    .or_default()
+                    .entry(reason)
+                    .or_default();
                 sum.0 += records;
                 sum.1 += bytes;
             }
@@ -453,7 +530,13 @@ impl Sums {
             while note < 64 {
                 let count = notes.get(note);
                 if count > 0 {
-                    *self.info.notes.entry(stage as u16).or_default().entry(note as u16).or_default() += count;
+                    *self
+                        .info
+                        .notes
+                        .entry(stage as u16)
+                        .or_default()
+                        .entry(note as u16)
+                        .or_default() += count;
                 }
                 note += 1;
             }

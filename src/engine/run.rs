@@ -6,6 +6,7 @@ use super::decide::{Decisions, KeyValues, StageNotes};
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
 use super::inputs::{InputFile, Inputs, default_task_bytes};
+use super::options;
 use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
@@ -133,12 +134,17 @@ impl PeakMemory {
         std::thread::spawn(move || {
             while let Some(bytes) = anonymous_bytes() {
                 seen.fetch_max(bytes, Ordering::Relaxed);
-                if receiver.recv_timeout(Duration::from_millis(50)) != Err(mpsc::RecvTimeoutError::Timeout) {
+                if receiver.recv_timeout(Duration::from_millis(50))
+                    != Err(mpsc::RecvTimeoutError::Timeout)
+                {
                     break;
                 }
             }
         });
-        PeakMemory { peak, _ends_the_thread: sender }
+        PeakMemory {
+            peak,
+            _ends_the_thread: sender,
+        }
     }
 }
 
@@ -152,7 +158,12 @@ struct Clock {
 impl Clock {
     fn start() -> Clock {
         let now = (Instant::now(), core_seconds());
-        Clock { began: now, phase: now, phases: Vec::new(), memory: PeakMemory::watch() }
+        Clock {
+            began: now,
+            phase: now,
+            phases: Vec::new(),
+            memory: PeakMemory::watch(),
+        }
     }
     fn end(&mut self, phase: &str) {
         let now = (Instant::now(), core_seconds());
@@ -173,20 +184,6 @@ fn key(parts: &serde_json::Value) -> String {
     format!("{:032x}", hash::content(parts.to_string().as_bytes()))
 }
 
-/// Options as JSON, for the manifest and for keys.
-pub(super) fn options_json(options: &Options) -> serde_json::Value {
-    let value = |value: &Value| match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Integer(v) => json!(v),
-        Value::Number(v) => json!(v),
-        Value::Bool(v) => json!(v),
-        Value::Text(v) => json!(v),
-        Value::List(v) => json!(v),
-        Value::Variant(v) => json!({ &v.name: options_json(&v.options) }),
-    };
-    options.iter().map(|(name, v)| (name.to_string(), value(v))).collect::<serde_json::Map<_, _>>().into()
-}
-
 /// Everything that can be known before data are read.
 pub struct Prepared {
     /// Files.
@@ -197,7 +194,21 @@ pub struct Prepared {
     pub frame_tokens: [Option<(String, u32)>; 2],
 }
 
-/// Finds the files and loads the tokenizer: every problem at once.
+/// The folder of what may be kept from run to run, such as the verdict of a tokenizer's self-check:
+/// `$XDG_CACHE_HOME/goodput`, else `~/.cache/goodput`; `None` where neither is set. Nothing in it
+/// shapes a result, and all of it may be deleted.
+pub fn cache_folder() -> Option<PathBuf> {
+    let of = |variable: &str| {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let base = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")))?;
+    Some(base.join("goodput"))
+}
+
+/// Finds the files and loads the tokenizer: every problem at once. `cache` is [`cache_folder`], or
+/// another folder, or `None`: then a tokenizer.json is checked anew, which takes seconds.
 ///
 /// # Errors
 /// Problems of the request, none of the data.
@@ -225,8 +236,16 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
     let mut frame_tokens = [None, None];
     if let Some(tokenizer) = &tokenizer {
         let named = [
-            ("begin_token", &plan.tokenizer.begin_token, plan.tokenizer.begin_place),
-            ("end_token", &plan.tokenizer.end_token, plan.tokenizer.end_place),
+            (
+                "begin_token",
+                &plan.tokenizer.begin_token,
+                plan.tokenizer.begin_place,
+            ),
+            (
+                "end_token",
+                &plan.tokenizer.end_token,
+                plan.tokenizer.end_place,
+            ),
         ];
         for (slot, (option, token, place)) in frame_tokens.iter_mut().zip(named) {
             if let Some(token) = token {
@@ -251,7 +270,10 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
         if let StageRef::Score { .. } = stage.kind
             && let Some(globs) = reference_globs(&stage.options)
         {
-            let place = Place { line: stage.line, column: stage.column };
+            let place = Place {
+                line: stage.line,
+                column: stage.column,
+            };
             match Inputs::reference(plan, globs, |message| plan.problem(place, message)) {
                 Ok(_) => {}
                 Err(EngineError::Problems(Problems(found))) => problems.extend(found),
@@ -260,7 +282,11 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
         }
     }
     match (inputs, tokenizer) {
-        (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared { inputs, tokenizer, frame_tokens }),
+        (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared {
+            inputs,
+            tokenizer,
+            frame_tokens,
+        }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
 }
@@ -275,8 +301,13 @@ fn reference_globs(options: &Options) -> Option<&[String]> {
 }
 
 fn option_error(plan: &Plan, line: u32, column: u32, error: OptionError) -> EngineError {
-    let message = format!("'{}' must be {}, got {}", error.option, error.must_be, error.found);
-    EngineError::Problems(Problems(vec![plan.problem(Place { line, column }, message)]))
+    let message = format!(
+        "'{}' must be {}, got {}",
+        error.option, error.must_be, error.found
+    );
+    EngineError::Problems(Problems(vec![
+        plan.problem(Place { line, column }, message),
+    ]))
 }
 
 /// What [`claim`] found.
@@ -289,10 +320,17 @@ enum Claimed {
 
 /// What the folder `out` is to this run before anybody locks it: `Some` where it is complete, else
 /// whether it is empty or was begun by a run of the same plan.
-fn look(out: &Path, plan: &Plan, options: &RunOptions) -> Result<(Option<Manifest>, bool), EngineError> {
+fn look(
+    out: &Path,
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<(Option<Manifest>, bool), EngineError> {
     if let Ok(text) = std::fs::read_to_string(out.join("manifest.json")) {
-        let Ok(manifest) = Manifest::parse(&text) else { return Ok((None, false)) };
-        let same = manifest.pipeline_hash == plan.hash && manifest.sample_share == options.sample_share;
+        let Ok(manifest) = Manifest::parse(&text) else {
+            return Ok((None, false));
+        };
+        let same =
+            manifest.pipeline_hash == plan.hash && manifest.sample_share == options.sample_share;
         return Ok((same.then_some(manifest), same));
     }
     let work = out.join("work");
@@ -305,16 +343,28 @@ fn look(out: &Path, plan: &Plan, options: &RunOptions) -> Result<(Option<Manifes
     };
     // A run that was killed at its very beginning leaves a lock without an owner.
     let empty = only(out, &["work"])? && only(&work, &["lock", "owner.tmp"])?;
-    let begun = std::fs::read_to_string(work.join("owner")).is_ok_and(|found| found == owner(plan, options));
+    let begun = std::fs::read_to_string(work.join("owner"))
+        .is_ok_and(|found| found == owner(plan, options));
     Ok((None, empty || begun))
 }
 
 fn owner(plan: &Plan, options: &RunOptions) -> String {
-    format!("{} {}", plan.hash, options.sample_share.map_or(String::new(), |share| share.to_string()))
+    format!(
+        "{} {}",
+        plan.hash,
+        options
+            .sample_share
+            .map_or(String::new(), |share| share.to_string())
+    )
 }
 
 /// Makes the output folder ours, or refuses one that is not this pipeline's.
-fn claim(out: &Path, plan: &Plan, options: &RunOptions, inputs: &Inputs) -> Result<Claimed, EngineError> {
+fn claim(
+    out: &Path,
+    plan: &Plan,
+    options: &RunOptions,
+    inputs: &Inputs,
+) -> Result<Claimed, EngineError> {
     let (complete, mine) = look(out, plan, options)?;
     let work = out.join("work");
     if let Some(manifest) = complete
@@ -374,7 +424,9 @@ fn claim(out: &Path, plan: &Plan, options: &RunOptions, inputs: &Inputs) -> Resu
 
 /// Whether a run of ours writes a file or folder of this name into a work folder.
 fn is_work(name: &str) -> bool {
-    ["prepare-", "reference-", "score-"].iter().any(|start| name.starts_with(start))
+    ["prepare-", "reference-", "score-"]
+        .iter()
+        .any(|start| name.starts_with(start))
         || ["spill", "layout", "lock", "owner", "owner.tmp"].contains(&name)
 }
 
@@ -389,7 +441,9 @@ fn foreign(out: &Path) -> Result<Option<PathBuf>, EngineError> {
             let name = entry.file_name().to_string_lossy().to_string();
             let ours = if folder == out {
                 // A run that was killed while it wrote one leaves a temporary file.
-                let named = |ours: &&str| name == **ours || Path::new(ours).with_extension("tmp") == Path::new(&name);
+                let named = |ours: &&str| {
+                    name == **ours || Path::new(ours).with_extension("tmp") == Path::new(&name)
+                };
                 name == "work" || finish::OUTPUT_NAMES.iter().any(|ours| named(&ours))
             } else {
                 is_work(&name)
@@ -405,41 +459,82 @@ fn foreign(out: &Path) -> Result<Option<PathBuf>, EngineError> {
 /// Refuses to call a folder complete whose files are gone, or whose inputs are others now.
 fn still_holds(out: &Path, manifest: &Manifest, inputs: &Inputs) -> Result<(), EngineError> {
     let redo = |what: String| {
-        EngineError::Request(format!("{} {what}; give --fresh to make it anew, or name another folder with --out", out.display()))
+        EngineError::Request(format!(
+            "{} {what}; give --fresh to make it anew, or name another folder with --out",
+            out.display()
+        ))
     };
     for file in &manifest.files {
         match std::fs::metadata(out.join(&file.path)) {
             Ok(found) if found.len() == file.bytes => {}
-            Ok(_) => return Err(redo(format!("is complete but damaged: {} has another size than its manifest says", file.path))),
-            Err(_) => return Err(redo(format!("is complete but damaged: {} is missing", file.path))),
+            Ok(_) => {
+                return Err(redo(format!(
+                    "is complete but damaged: {} has another size than its manifest says",
+                    file.path
+                )));
+            }
+            Err(_) => {
+                return Err(redo(format!(
+                    "is complete but damaged: {} is missing",
+                    file.path
+                )));
+            }
         }
     }
-    let made = std::fs::metadata(out.join("manifest.json")).and_then(|found| found.modified()).ok();
-    let named = |file: &InputFile| (inputs.inputs[file.input as usize].source.clone(), file.found.name.clone());
-    let mut before: BTreeMap<_, _> =
-        manifest.inputs.iter().map(|entry| ((entry.source.clone(), entry.name.clone()), entry)).collect();
+    let made = std::fs::metadata(out.join("manifest.json"))
+        .and_then(|found| found.modified())
+        .ok();
+    let named = |file: &InputFile| {
+        (
+            inputs.inputs[file.input as usize].source.clone(),
+            file.found.name.clone(),
+        )
+    };
+    let mut before: BTreeMap<_, _> = manifest
+        .inputs
+        .iter()
+        .map(|entry| ((entry.source.clone(), entry.name.clone()), entry))
+        .collect();
     for file in &inputs.files {
         let Some(entry) = before.remove(&named(file)) else {
-            return Err(redo(format!("was made before the input {} was there", file.found.path.display())));
+            return Err(redo(format!(
+                "was made before the input {} was there",
+                file.found.path.display()
+            )));
         };
         // Reading all inputs again only to say that nothing changed would take as long as a run.
-        let newer = std::fs::metadata(&file.found.path).and_then(|found| found.modified()).ok() > made;
+        let newer = std::fs::metadata(&file.found.path)
+            .and_then(|found| found.modified())
+            .ok()
+            > made;
         let same = entry.bytes == file.found.bytes
-            && (!newer || format!("{:032x}", source::file_checksum(&file.found.path)?) == entry.checksum);
+            && (!newer
+                || format!("{:032x}", source::file_checksum(&file.found.path)?) == entry.checksum);
         if !same {
-            return Err(redo(format!("was made before the input {} was changed", file.found.path.display())));
+            return Err(redo(format!(
+                "was made before the input {} was changed",
+                file.found.path.display()
+            )));
         }
     }
     match before.first_key_value() {
-        Some(((_, name), _)) => Err(redo(format!("was made from the input {name} too, which is gone"))),
+        Some(((_, name), _)) => Err(redo(format!(
+            "was made from the input {name} too, which is gone"
+        ))),
         None => Ok(()),
     }
 }
 
 fn remove(path: &Path) -> Result<(), EngineError> {
-    let gone = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    let gone = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
     match gone {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("remove", path).map_err(Into::into),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).context("remove", path).map_err(Into::into)
+        }
         _ => Ok(()),
     }
 }
@@ -455,8 +550,13 @@ fn in_use(work: &Path) -> EngineError {
 ///
 /// # Errors
 /// See [`EngineError`]. What was finished before an error is kept, and the next run goes on from there.
-pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -> Result<Outcome, EngineError> {
-    go(plan, options, progress, stop).map_err(|error| match error.is_storage_full() {
+pub fn run(
+    plan: &Plan,
+    request: &RunOptions,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<Outcome, EngineError> {
+    go(plan, request, progress, stop).map_err(|error| match error.is_storage_full() {
         true => EngineError::Failed(format!(
             "{error}. Free space there, or name another folder with --out or --work; what was finished is kept, \
              and the same command goes on from there"
@@ -465,74 +565,124 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
     })
 }
 
-fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -> Result<Outcome, EngineError> {
+fn go(
+    plan: &Plan,
+    request: &RunOptions,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<Outcome, EngineError> {
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
-    let prepared = prepare(plan, None)?;
-    let lock = match claim(&out, plan, options, &prepared.inputs)? {
+    let prepared = prepare(plan, cache_folder().as_deref())?;
+    let lock = match claim(&out, plan, request, &prepared.inputs)? {
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
             let audit = finish::read_audit(&out)?;
-            return Ok(Outcome { out, audit, manifest, record: None });
+            return Ok(Outcome {
+                out,
+                audit,
+                manifest,
+                record: None,
+            });
         }
     };
-    let work = options.work.clone().unwrap_or_else(|| out.join("work"));
+    let work = request.work.clone().unwrap_or_else(|| out.join("work"));
     let mut locks = vec![lock];
-    if options.work.is_some() {
+    if request.work.is_some() {
         std::fs::create_dir_all(&work).context("create", &work)?;
         locks.push(Lock::take(&work)?.ok_or_else(|| in_use(&work))?);
     }
-    let Prepared { inputs, tokenizer, frame_tokens } = prepared;
+    let Prepared {
+        inputs,
+        tokenizer,
+        frame_tokens,
+    } = prepared;
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
     }
+    clock.end("load");
     progress.begin("checksum", inputs.bytes(), Unit::Bytes);
     let checksums = inputs.checksums(&|bytes| progress.advance(bytes), stop)?;
     progress.end();
     clock.end("checksum");
 
     // The chain: an entry for the tokenizer first, then the stages as the file has them.
-    let sources: Vec<String> = inputs.inputs.iter().map(|input| input.source.clone()).collect();
+    let sources: Vec<String> = inputs
+        .inputs
+        .iter()
+        .map(|input| input.source.clone())
+        .collect();
     let mut chain = vec![Step::Later];
-    let mut words = vec![StageWords { label: "tokenize".to_string(), reasons: &[], rule: String::new() }];
+    let mut words = vec![StageWords {
+        label: "tokenize".to_string(),
+        reasons: &[],
+        rule: String::new(),
+    }];
     let mut described = Vec::new();
     for stage in &plan.stages {
         let keep = |label: &str, keep: &str| format!("{label} keep {keep}");
-        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) = match stage.kind {
-            StageRef::Document(at) => {
-                let kind = stages::TABLE[at];
-                let built = (kind.build)(&stage.options)
-                    .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
-                (Step::Judge(built), kind.reasons, String::new())
-            }
-            StageRef::ExactDedupe => (
-                Step::Exact { normalise: stage.options.flag("normalise") },
-                plan::global::EXACT_DEDUPE_REASONS,
-                keep(&stage.label, "first"),
-            ),
-            StageRef::NearDedupe => {
-                let of = |name: &str| stage.options.integer(name) as usize;
-                (
-                    Step::Near {
-                        hasher: MinHasher::new(plan.seed, of("bands"), of("rows")),
-                        shingle_words: of("shingle_words"),
+        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) =
+            match stage.kind {
+                StageRef::Document(at) => {
+                    let kind = stages::TABLE[at];
+                    let built = (kind.build)(&stage.options)
+                        .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
+                    (Step::Judge(built), kind.reasons, String::new())
+                }
+                StageRef::ExactDedupe => (
+                    Step::Exact {
+                        normalise: stage.options.flag("normalise"),
                     },
-                    plan::global::NEAR_DEDUPE_REASONS,
-                    keep(&stage.label, stage.options.text("keep")),
-                )
-            }
-            StageRef::Score { .. } => (Step::Later, &[], String::new()),
-            StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
-        };
-        described.push(json!([stage.label, format!("{:?}", stage.kind), options_json(&stage.options)]));
+                    plan::global::EXACT_DEDUPE_REASONS,
+                    keep(&stage.label, "first"),
+                ),
+                StageRef::NearDedupe => {
+                    let of = |name: &str| stage.options.integer(name) as usize;
+                    (
+                        Step::Near {
+                            hasher: MinHasher::new(plan.seed, of("bands"), of("rows")),
+                            shingle_words: of("shingle_words"),
+                        },
+                        plan::global::NEAR_DEDUPE_REASONS,
+                        keep(&stage.label, stage.options.text("keep")),
+                    )
+                }
+                StageRef::Score { .. } => (Step::Later, &[], String::new()),
+                StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
+            };
+        described.push(json!([
+            stage.label,
+            format!("{:?}", stage.kind),
+            options::to_json(&stage.options)
+        ]));
         chain.push(step);
-        words.push(StageWords { label: stage.label.clone(), reasons, rule });
+        words.push(StageWords {
+            label: stage.label.clone(),
+            reasons,
+            rule,
+        });
     }
 
     let keep_text = plan.output.rejects == Rejects::Text;
-    let task_bytes = options.task_bytes.unwrap_or_else(|| default_task_bytes(inputs.bytes()));
-    let seen: Vec<_> = inputs.files.iter().zip(&checksums).map(|(file, sum)| (file.input, &file.found.name, sum)).collect();
-    let specs: Vec<_> = inputs.inputs.iter().map(|input| (&input.source, format!("{:?} {:?}", input.spec, input.on_error))).collect();
+    let task_bytes = request
+        .task_bytes
+        .unwrap_or_else(|| default_task_bytes(inputs.bytes()));
+    let seen: Vec<_> = inputs
+        .files
+        .iter()
+        .zip(&checksums)
+        .map(|(file, sum)| (file.input, &file.found.name, sum))
+        .collect();
+    let specs: Vec<_> = inputs
+        .inputs
+        .iter()
+        .map(|input| {
+            (
+                &input.source,
+                format!("{:?} {:?}", input.spec, input.on_error),
+            )
+        })
+        .collect();
     let prepare_stages: Vec<_> = described
         .iter()
         .zip(&plan.stages)
@@ -544,7 +694,15 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
     let tool = format!("goodput {}", env!("CARGO_PKG_VERSION"));
     let base_key = json!([tool, tokenizer.fingerprint(), tokenizer.engine()]);
     let prepare_key = key(&json!([
-        base_key, plan.seed, seen, specs, prepare_stages, labels, options.sample_share, keep_text, task_bytes
+        base_key,
+        plan.seed,
+        seen,
+        specs,
+        prepare_stages,
+        labels,
+        request.sample_share,
+        keep_text,
+        task_bytes
     ]));
 
     let tasks = inputs.tasks(task_bytes)?;
@@ -552,19 +710,31 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
         inputs: &inputs,
         tokenizer: &tokenizer,
         chain: &chain,
-        sample_below: options.sample_share.map(|share| (share * u64::MAX as f64) as u64),
+        sample_below: request
+            .sample_share
+            .map(|share| (share * u64::MAX as f64) as u64),
         seed: plan.seed,
         keep_text,
     };
     progress.begin("prepare", inputs.bytes(), Unit::Bytes);
-    let prepared = phase.run(&tasks, &work.join(format!("prepare-{prepare_key}")), progress, stop)?;
+    let prepared = phase.run(
+        &tasks,
+        &work.join(format!("prepare-{prepare_key}")),
+        progress,
+        stop,
+    )?;
     let corpus = Arc::new(Corpus::new(prepared, &inputs));
     progress.end();
     clock.end("prepare");
 
-    let spill = Spill::new(&work.join("spill"), (options.memory_bytes / 4) as usize);
+    let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
     let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
-    let reference_corpus = reference(plan, &tokenizer, &base_key, &work, task_bytes, progress, stop)?;
+    let reference_corpus = reference(
+        plan, &tokenizer, &base_key, &work, task_bytes, progress, stop,
+    )?;
+    if reference_corpus.is_some() {
+        clock.end("reference");
+    }
     let mut decisions = Decisions::new(&corpus, ids_are_given, spill.clone())?;
     let mut scores: Option<(Scores<'_>, u16)> = None;
     let mut estimator = None;
@@ -593,7 +763,13 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
                     ("pairs_verified", report.pairs_verified),
                     ("skipped_full_bucket", report.skipped_full_bucket),
                 ];
-                notes.insert(stage.label.clone(), counts.iter().map(|(name, n)| (name.to_string(), *n)).collect());
+                notes.insert(
+                    stage.label.clone(),
+                    counts
+                        .iter()
+                        .map(|(name, n)| (name.to_string(), *n))
+                        .collect(),
+                );
                 "near_dedupe"
             }
             StageRef::Score { estimator: at } => {
@@ -606,20 +782,32 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
                     excess_nats: plan.output.excess_nats,
                 };
                 let score_key = key(&json!([
-                    prepare_key, described[..=at_in_chain(plan, stage)], reference_key, kind.version, kind.spec.name,
-                    wanted.usefulness_f32, wanted.excess_nats
+                    prepare_key,
+                    described[..=at_in_chain(plan, stage)],
+                    reference_key,
+                    kind.version,
+                    kind.spec.name,
+                    wanted.usefulness_f32,
+                    wanted.excess_nats
                 ]));
                 let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0, stop);
-                let reference = reference_corpus.as_ref().map(|(corpus, _)| TokenView::reference(corpus, plan.seed, stop));
+                let reference = reference_corpus
+                    .as_ref()
+                    .map(|(corpus, _)| TokenView::reference(corpus, plan.seed, stop));
                 let phase = ScorePhase {
                     fit: fit.as_ref(),
                     view: &view,
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
-                    memory_bytes: options.memory_bytes,
+                    memory_bytes: request.memory_bytes,
                     wanted,
                 };
-                let found = phase.run(&work.join(format!("score-{score_key}")), progress, stop, &mut |name| clock.end(name))?;
+                let found = phase.run(
+                    &work.join(format!("score-{score_key}")),
+                    progress,
+                    stop,
+                    &mut |name| clock.end(name),
+                )?;
                 estimator = Some((kind, found.fitted.clone()));
                 scores = Some((found, number));
                 "score"
@@ -632,7 +820,10 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
                     seed: plan.seed,
                 };
                 let reaching = |number: &u64| decisions.reaches(*number, at as u16 + 1);
-                keys.check(stage.options.text("by"), &mut (0..corpus.len()).filter(reaching))?;
+                keys.check(
+                    stage.options.text("by"),
+                    &mut (0..corpus.len()).filter(reaching),
+                )?;
                 decisions.select(number, &stage.options, &keys)?;
                 "select"
             }
@@ -642,7 +833,8 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
 
     stop.check()?;
     progress.begin("arrange", 0, Unit::Documents);
-    let strategy = crate::order::build(&plan.order).map_err(|error| option_error(plan, 0, 0, error))?;
+    let strategy =
+        crate::order::build(&plan.order).map_err(|error| option_error(plan, 0, 0, error))?;
     let packer = crate::pack::build(&plan.pack).map_err(|error| option_error(plan, 0, 0, error))?;
     let keys = KeyValues {
         corpus: &corpus,
@@ -655,7 +847,15 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
         end_tokens: u32::from(frame_tokens[1].is_some()),
         shard_tokens: plan.output.shard_tokens,
     };
-    let layout = arrange(&decisions, &keys, strategy.as_ref(), packer.as_ref(), frame, &spill, &work.join("layout"))?;
+    let layout = arrange(
+        &decisions,
+        &keys,
+        strategy.as_ref(),
+        packer.as_ref(),
+        frame,
+        &spill,
+        &work.join("layout"),
+    )?;
     progress.end();
     clock.end("arrange");
 
@@ -683,7 +883,11 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
             plan::UsefulnessType::F32 => UsefulnessType::F32,
         }),
         excess_nats: scores.is_some() && plan.output.excess_nats,
-        fields: if packed { Vec::new() } else { plan.fields.clone() },
+        fields: if packed {
+            Vec::new()
+        } else {
+            plan.fields.clone()
+        },
     };
     let emit = Emit {
         corpus: &corpus,
@@ -691,6 +895,7 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
         scores: scores.as_ref().map(|(scores, stage)| (scores, *stage)),
         metadata: finish::shard_metadata(plan, &tokenizer_manifest, estimator.as_ref(), &shape),
         shape,
+        keys: &keys,
         ids,
         stages: &words,
         fields: &plan.fields,
@@ -703,6 +908,7 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
     progress.end();
     clock.end("emit");
     progress.begin("rejects and evidence", 0, Unit::Rows);
+    files.extend(emit.order(&layout)?);
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
     files.extend(emit.duplicates()?);
     files.push(emit.quarantine(&spill)?);
@@ -721,17 +927,20 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
         estimator,
         order: &layout,
         lr_hint: strategy.lr_hint(),
-        sample_share: options.sample_share,
+        sample_share: request.sample_share,
         tool: &tool,
     };
     let (audit, manifest, manifest_text) = finish.write(&out, files)?;
     clock.end("ledger");
     let record = RunRecord {
         tool,
-        pipeline_path: std::path::absolute(&plan.path).unwrap_or_else(|_| plan.path.clone()).display().to_string(),
-        set: options.set.clone(),
+        pipeline_path: std::path::absolute(&plan.path)
+            .unwrap_or_else(|_| plan.path.clone())
+            .display()
+            .to_string(),
+        set: request.set.clone(),
         threads: rayon::current_num_threads(),
-        memory_bytes: options.memory_bytes,
+        memory_bytes: request.memory_bytes,
         machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         wall_seconds: clock.began.0.elapsed().as_secs_f64(),
         core_seconds: core_seconds() - clock.began.1,
@@ -743,11 +952,11 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
     write_whole(&out.join("manifest.json"), manifest_text.as_bytes())?;
     drop(layout);
     drop(decisions);
-    if options.keep_work {
+    if request.keep_work {
         // Without an owner it is no leftover of a run that was killed, and the next run leaves it alone.
         remove(&out.join("work").join("owner"))?;
     } else {
-        if options.work.is_some() {
+        if request.work.is_some() {
             // A folder that the user named may hold other things of theirs.
             for entry in std::fs::read_dir(&work).context("list", &work)?.flatten() {
                 let name = entry.file_name().to_string_lossy().to_string();
@@ -757,16 +966,24 @@ fn go(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -
             }
         }
         drop(locks);
-        if options.work.is_some() {
+        if request.work.is_some() {
             remove(&work.join("lock"))?;
         }
         remove(&out.join("work"))?;
     }
-    Ok(Outcome { out, audit, manifest, record: Some(record) })
+    Ok(Outcome {
+        out,
+        audit,
+        manifest,
+        record: Some(record),
+    })
 }
 
 fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {
-    plan.stages.iter().position(|other| other.label == stage.label).expect("labels are unique")
+    plan.stages
+        .iter()
+        .position(|other| other.label == stage.label)
+        .expect("labels are unique")
 }
 
 /// The reference, tokenized, and its key; `None` where the pipeline names none.
@@ -780,26 +997,52 @@ fn reference(
     stop: &Stop,
 ) -> Result<Option<(Corpus, String)>, EngineError> {
     for stage in &plan.stages {
-        let StageRef::Score { .. } = stage.kind else { continue };
-        let Some(globs) = reference_globs(&stage.options) else { continue };
-        let place = Place { line: stage.line, column: stage.column };
+        let StageRef::Score { .. } = stage.kind else {
+            continue;
+        };
+        let Some(globs) = reference_globs(&stage.options) else {
+            continue;
+        };
+        let place = Place {
+            line: stage.line,
+            column: stage.column,
+        };
         let inputs = Inputs::reference(plan, globs, |message| plan.problem(place, message))?;
         let checksums = inputs.checksums(&|_| {}, stop)?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
         let reference_key = key(&json!([base_key, names, checksums, plan.seed, task_bytes]));
         let chain = [Step::Later];
-        let phase =
-            Prepare { inputs: &inputs, tokenizer, chain: &chain, sample_below: None, seed: plan.seed, keep_text: false };
+        let phase = Prepare {
+            inputs: &inputs,
+            tokenizer,
+            chain: &chain,
+            sample_below: None,
+            seed: plan.seed,
+            keep_text: false,
+        };
         progress.begin("reference", inputs.bytes(), Unit::Bytes);
-        let tasks = phase.run(&inputs.tasks(task_bytes)?, &work.join(format!("reference-{reference_key}")), progress, stop)?;
+        let tasks = phase.run(
+            &inputs.tasks(task_bytes)?,
+            &work.join(format!("reference-{reference_key}")),
+            progress,
+            stop,
+        )?;
         progress.end();
-        let bad: u64 = tasks.iter().flat_map(|task| task.info.quarantined.values()).flat_map(|reasons| reasons.values()).map(|(records, _)| records).sum();
+        let bad: u64 = tasks
+            .iter()
+            .flat_map(|task| task.info.quarantined.values())
+            .flat_map(|reasons| reasons.values())
+            .map(|(records, _)| records)
+            .sum();
         if bad > 0 {
             progress.warn(&format!("{bad} records of the reference could not be read and are not used; look at its files"));
         }
         let corpus = Corpus::new(tasks, &inputs);
         // The cut of the tasks does not belong into the key of the scores.
-        return Ok(Some((corpus, key(&json!([base_key, names, checksums, plan.seed])))));
+        return Ok(Some((
+            corpus,
+            key(&json!([base_key, names, checksums, plan.seed])),
+        )));
     }
     Ok(None)
 }

@@ -64,20 +64,44 @@ pub struct TokenView<'d, 'a> {
 impl<'d, 'a> TokenView<'d, 'a> {
     /// The documents that reach `stage`. Folds are drawn by id where a near dedupe went before, so
     /// that no other document is a near copy, else by content.
-    pub fn of(corpus: &'a Corpus, decisions: &'d Decisions<'a>, stage: u16, seed: u64, fold_by_id: bool, stop: &'d Stop) -> Self {
+    pub fn of(
+        corpus: &'a Corpus,
+        decisions: &'d Decisions<'a>,
+        stage: u16,
+        seed: u64,
+        fold_by_id: bool,
+        stop: &'d Stop,
+    ) -> Self {
         let (_, tokens) = decisions.reaching(stage);
-        TokenView { corpus, decisions: Some((decisions, stage)), seed, fold_by_id, tokens, stop }
+        TokenView {
+            corpus,
+            decisions: Some((decisions, stage)),
+            seed,
+            fold_by_id,
+            tokens,
+            stop,
+        }
     }
 
     /// All documents of a reference, folds by content.
     pub fn reference(corpus: &'a Corpus, seed: u64, stop: &'d Stop) -> Self {
         let tokens = corpus.rows().map(|(_, row)| u64::from(row.tokens)).sum();
-        TokenView { corpus, decisions: None, seed, fold_by_id: false, tokens, stop }
+        TokenView {
+            corpus,
+            decisions: None,
+            seed,
+            fold_by_id: false,
+            tokens,
+            stop,
+        }
     }
 
     fn visit(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) {
         let task = &self.corpus.tasks[part];
-        let (sample, fold) = (hash::purpose_key(self.seed, "fit sample"), hash::purpose_key(self.seed, "fold"));
+        let (sample, fold) = (
+            hash::purpose_key(self.seed, "fit sample"),
+            hash::purpose_key(self.seed, "fold"),
+        );
         for (row, number) in task.docs.values().iter().zip(self.corpus.bases[part]..) {
             let reaches = match self.decisions {
                 Some((decisions, stage)) => decisions.reaches(number, stage),
@@ -87,7 +111,14 @@ impl<'d, 'a> TokenView<'d, 'a> {
                 visit(TokenDocument {
                     number,
                     sample_key: hash::keyed_by(sample, row.id_hash),
-                    fold_key: hash::keyed_by(fold, if self.fold_by_id { row.id_hash } else { row.content[0] }),
+                    fold_key: hash::keyed_by(
+                        fold,
+                        if self.fold_by_id {
+                            row.id_hash
+                        } else {
+                            row.content[0]
+                        },
+                    ),
                     content: u128::from(row.content[0]) << 64 | u128::from(row.content[1]),
                     tokens: task.tokens_of(row),
                 });
@@ -145,7 +176,9 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         let corpus = self.view.corpus;
         let place = |number: usize| folder.join(format!("task-{number:06}"));
         let model = folder.join("fitted");
-        let mut todo: Vec<usize> = (0..corpus.tasks.len()).filter(|&n| finished::<()>(&place(n)).is_none()).collect();
+        let mut todo: Vec<usize> = (0..corpus.tasks.len())
+            .filter(|&n| finished::<()>(&place(n)).is_none())
+            .collect();
         let mut fitted = finished::<Value>(&model);
         if fitted.is_none() {
             todo = (0..corpus.tasks.len()).collect();
@@ -159,7 +192,9 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             std::fs::create_dir_all(&work).context("create", &work)?;
             let estimator = self.fit.fit(&FitInput {
                 corpus: self.view,
-                reference: self.reference.map(|reference| reference as &dyn TokenSource),
+                reference: self
+                    .reference
+                    .map(|reference| reference as &dyn TokenSource),
                 vocabulary_size: self.vocabulary_size,
                 seed: self.view.seed,
                 work: &work,
@@ -168,9 +203,10 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             stop.check()?;
             // Its files have no names that say anything; their folder does.
             let estimator = estimator.map_err(|error| match error {
-                FitError::Io(error) => {
-                    FitError::Io(io::Error::new(error.kind(), format!("cannot fit the models in {}: {error}", work.display())))
-                }
+                FitError::Io(error) => FitError::Io(io::Error::new(
+                    error.kind(),
+                    format!("cannot fit the models in {}: {error}", work.display()),
+                )),
                 other => other,
             })?;
             progress.end();
@@ -180,12 +216,14 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             TaskWriter::begin(&model, &[])?.finish(&description)?;
             fitted = Some(description);
             progress.begin("score", self.view.tokens, Unit::Tokens);
-            todo.into_par_iter().with_max_len(1).try_for_each(|number| {
-                stop.check()?;
-                self.task(number, &place(number), estimator.as_ref())?;
-                progress.advance(corpus.tasks[number].info.tokens);
-                Ok::<(), EngineError>(())
-            })?;
+            todo.into_par_iter()
+                .with_max_len(1)
+                .try_for_each(|number| {
+                    stop.check()?;
+                    self.task(number, &place(number), estimator.as_ref())?;
+                    progress.advance(corpus.tasks[number].info.tokens);
+                    Ok::<(), EngineError>(())
+                })?;
             progress.end();
             drop(estimator);
             std::fs::remove_dir_all(&work)?;
@@ -196,19 +234,40 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 Ok(ScoredTask {
                     rows: Column::open(&folder.join("rows"))?,
                     usefulness: Column::open(&folder.join("usefulness"))?,
-                    usefulness_f32: self.wanted.usefulness_f32.then(|| Column::open(&folder.join("usefulness-f32"))).transpose()?,
-                    excess_nats: self.wanted.excess_nats.then(|| Column::open(&folder.join("excess-nats"))).transpose()?,
+                    usefulness_f32: self
+                        .wanted
+                        .usefulness_f32
+                        .then(|| Column::open(&folder.join("usefulness-f32")))
+                        .transpose()?,
+                    excess_nats: self
+                        .wanted
+                        .excess_nats
+                        .then(|| Column::open(&folder.join("excess-nats")))
+                        .transpose()?,
                 })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Scores { corpus, tasks, fitted: fitted.unwrap_or(Value::Null) })
+        Ok(Scores {
+            corpus,
+            tasks,
+            fitted: fitted.unwrap_or(Value::Null),
+        })
     }
 
-    fn task(&self, number: usize, place: &Path, estimator: &dyn Estimator) -> Result<(), EngineError> {
+    fn task(
+        &self,
+        number: usize,
+        place: &Path,
+        estimator: &dyn Estimator,
+    ) -> Result<(), EngineError> {
         let corpus = self.view.corpus;
         let task = &corpus.tasks[number];
         let mut streams = vec!["rows".to_string(), "usefulness".to_string()];
-        streams.extend(self.wanted.usefulness_f32.then(|| "usefulness-f32".to_string()));
+        streams.extend(
+            self.wanted
+                .usefulness_f32
+                .then(|| "usefulness-f32".to_string()),
+        );
         streams.extend(self.wanted.excess_nats.then(|| "excess-nats".to_string()));
         let mut writer = TaskWriter::begin(place, &streams)?;
         let mut rows = vec![ScoreRow::default(); task.docs.values().len()];
@@ -224,9 +283,10 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             while left > 0 {
                 let some = left.min(zeros.len());
                 writer.write("usefulness", &zeros[..some])?;
-                for (wanted, stream) in
-                    [(self.wanted.usefulness_f32, "usefulness-f32"), (self.wanted.excess_nats, "excess-nats")]
-                {
+                for (wanted, stream) in [
+                    (self.wanted.usefulness_f32, "usefulness-f32"),
+                    (self.wanted.excess_nats, "excess-nats"),
+                ] {
                     if wanted {
                         for _ in 0..4 {
                             writer.write(stream, &zeros[..some])?;
@@ -245,9 +305,15 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             let start = task.docs.values()[at].tokens_start;
             let mut write = || -> Result<(), EngineError> {
                 let found = estimator.score(&document, &mut scores).map_err(|error| {
-                    EngineError::Failed(format!("document '{}' could not be scored: {error}", corpus.id(document.number)))
+                    EngineError::Failed(format!(
+                        "document '{}' could not be scored: {error}",
+                        corpus.id(document.number)
+                    ))
                 })?;
-                if ![found.score, found.excess_nats, found.difficulty].iter().all(|value| value.is_finite()) {
+                if ![found.score, found.excess_nats, found.difficulty]
+                    .iter()
+                    .all(|value| value.is_finite())
+                {
                     return Err(EngineError::Failed(format!(
                         "document '{}' has a score that is not finite: {found:?}",
                         corpus.id(document.number)
@@ -261,7 +327,12 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 };
                 fill(&mut writer, start - next)?;
                 bytes.clear();
-                bytes.extend(scores.usefulness.iter().map(|&usefulness| quantised(usefulness)));
+                bytes.extend(
+                    scores
+                        .usefulness
+                        .iter()
+                        .map(|&usefulness| quantised(usefulness)),
+                );
                 writer.write("usefulness", &bytes)?;
                 if self.wanted.usefulness_f32 {
                     writer.write("usefulness-f32", bytemuck::cast_slice(&scores.usefulness))?;
@@ -293,7 +364,11 @@ impl Scores<'_> {
         &self.tasks[task].rows.values()[at]
     }
 
-    fn tokens<T: bytemuck::Pod>(&self, number: u64, of: impl Fn(&ScoredTask) -> Option<&Column<T>>) -> &[T] {
+    fn tokens<T: bytemuck::Pod>(
+        &self,
+        number: u64,
+        of: impl Fn(&ScoredTask) -> Option<&Column<T>>,
+    ) -> &[T] {
         let (task, at) = self.corpus.locate(number);
         let row = &self.corpus.tasks[task].docs.values()[at];
         match of(&self.tasks[task]) {

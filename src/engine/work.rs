@@ -40,15 +40,27 @@ impl TaskWriter {
         for name in streams {
             let path = temporary.join(name);
             let file = File::create(&path).context("write", &path)?;
-            all.insert(name.clone(), ChecksumWriter::new(BufWriter::with_capacity(1 << 18, file)));
+            all.insert(
+                name.clone(),
+                ChecksumWriter::new(BufWriter::with_capacity(1 << 18, file)),
+            );
         }
-        Ok(TaskWriter { temporary, place: place.to_path_buf(), streams: all })
+        Ok(TaskWriter {
+            temporary,
+            place: place.to_path_buf(),
+            streams: all,
+        })
     }
 
     /// Appends bytes to one of the streams.
     pub fn write(&mut self, stream: &str, bytes: &[u8]) -> io::Result<()> {
-        let writer = self.streams.get_mut(stream).expect("streams are named when the task begins");
-        writer.write_all(bytes).context("write", &self.temporary.join(stream))
+        let writer = self
+            .streams
+            .get_mut(stream)
+            .expect("streams are named when the task begins");
+        writer
+            .write_all(bytes)
+            .context("write", &self.temporary.join(stream))
     }
 
     /// Ends the task and gives it its name.
@@ -57,7 +69,10 @@ impl TaskWriter {
         for (name, writer) in self.streams {
             let (buffer, bytes, checksum) = writer.finish();
             let path = self.temporary.join(&name);
-            buffer.into_inner().map_err(|e| e.into_error()).context("write", &path)?;
+            buffer
+                .into_inner()
+                .map_err(|e| e.into_error())
+                .context("write", &path)?;
             files.insert(name, (bytes, checksum));
         }
         let path = self.temporary.join("done.json");
@@ -78,10 +93,9 @@ pub fn finished<T: DeserializeOwned>(place: &Path) -> Option<T> {
         return None;
     }
     let done: Done<T> = serde_json::from_str(text).ok()?;
-    let whole = done
-        .files
-        .iter()
-        .all(|(name, expected)| file_checksum(&place.join(name)).is_ok_and(|found| found == *expected));
+    let whole = done.files.iter().all(|(name, expected)| {
+        file_checksum(&place.join(name)).is_ok_and(|found| found == *expected)
+    });
     whole.then_some(done.info)
 }
 
@@ -136,7 +150,10 @@ mod tests {
         assert_eq!(finished::<u32>(&place), Some(7));
         // Still valid JSON, but no longer what was written.
         let done = place.join("done.json");
-        fs::write(&done, fs::read_to_string(&done)?.replace("\"info\":7", "\"info\":8"))?;
+        fs::write(
+            &done,
+            fs::read_to_string(&done)?.replace("\"info\":7", "\"info\":8"),
+        )?;
         assert_eq!(finished::<u32>(&place), None);
         Ok(())
     }

@@ -467,7 +467,10 @@ impl<K: Key> Counted<K> {
         // While a model is filled, every slot of an n-gram that may be a context has its sums.
         let contexts: u64 = totals.iter().rev().skip(1).sum();
         let bytes: u64 = memory.taken
-            + totals.iter().map(|&n| NgramTable::bytes_for(n, plans.len() * 2)).sum::<u64>()
+            + totals
+                .iter()
+                .map(|&n| NgramTable::bytes_for(n, plans.len() * 2))
+                .sum::<u64>()
             + contexts * size::<ContextSums>() * 4 / 3;
         let may = memory.of_run / 2;
         if bytes > may {
@@ -715,7 +718,10 @@ mod tests {
     use crate::algo::ngram_table::STEPS_PER_NAT;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const PLENTY: TableMemory = TableMemory { of_run: 1 << 30, taken: 0 };
+    const PLENTY: TableMemory = TableMemory {
+        of_run: 1 << 30,
+        taken: 0,
+    };
 
     /// The definition, word by word, on lists of tokens.
     struct Slow {
@@ -914,7 +920,7 @@ mod tests {
         let training = Corpus::new(documents(60, vocabulary_size, 5));
         let unseen = documents(20, vocabulary_size, 6);
         for order in 2..=5u32 {
-            for max_ngrams in [u64::MAX, 120, 20, 0] {
+            for max_ngrams in [u64::MAX, 120, 0] {
                 let options = BuildOptions {
                     max_ngrams,
                     discounts: None,
@@ -923,8 +929,7 @@ mod tests {
                 let packing = Packing::new(vocabulary_size, order, 4);
                 let counted = count::<u64>(packing, &training, folder.path(), 3);
                 // Cell 0, both cells, cell 1.
-                let (models, reports) =
-                    counted.build(&[1, 3, 2], options, PLENTY).expect("builds");
+                let (models, reports) = counted.build(&[1, 3, 2], options, PLENTY).expect("builds");
                 for (model, cells) in [(0, 1u32), (1, 3), (2, 2)] {
                     let in_cells = |&place: &usize| cells >> (place % 2) & 1 == 1;
                     let mine: Vec<&[u32]> = (0..60)
@@ -976,13 +981,7 @@ mod tests {
                             );
                             (-f64::from(*codes[0].last().expect("a token")) / STEPS_PER_NAT).exp()
                         };
-                        let padded = if (context.len() as u32) < order - 1 {
-                            vec![vocabulary_size]
-                        } else {
-                            vec![]
-                        };
-                        let end =
-                            slow.probability(&[&padded, context].concat(), vocabulary_size + 1);
+                        let end = slow.probability(context, vocabulary_size + 1);
                         let total: f64 = end + (0..vocabulary_size).map(fast).sum::<f64>();
                         assert!((total - 1.0).abs() < 2.0 * bound, "{total}");
                     }
@@ -1027,7 +1026,14 @@ mod tests {
             );
         }
         let error = counted
-            .build(&[1, 2], options, TableMemory { of_run: 100, taken: 0 })
+            .build(
+                &[1, 2],
+                options,
+                TableMemory {
+                    of_run: 100,
+                    taken: 0,
+                },
+            )
             .err()
             .expect("100 bytes are not enough");
         assert!(error.to_string().contains("model_ngrams"), "{error}");

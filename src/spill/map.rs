@@ -91,7 +91,8 @@ impl<T: Pod> ScratchColumn<T> {
         let mut left = bytes;
         while left > 0 {
             let some = left.min(ZEROS);
-            file.write_all(&zeros[..some as usize]).map_err(|e| at(path, e))?;
+            file.write_all(&zeros[..some as usize])
+                .map_err(|e| at(path, e))?;
             left -= some;
         }
         let map = if bytes == 0 {
@@ -130,7 +131,10 @@ impl<T> Drop for ScratchColumn<T> {
 }
 
 fn at(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot use {}: {error}", path.display()))
+    io::Error::new(
+        error.kind(),
+        format!("cannot use {}: {error}", path.display()),
+    )
 }
 
 #[cfg(test)]
