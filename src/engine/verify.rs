@@ -481,7 +481,9 @@ fn rows(
             format!("{documents} documents"),
         );
     }
-    documents(stretches.finish()?, audit, report)?;
+    // A packer that fits moves the rest of a long document; the others never do.
+    let in_order = manifest.pack.method != "best_fit";
+    documents(stretches.finish()?, audit, in_order, report)?;
     order(out, manifest, spill, report)?;
     if options.inputs {
         inputs(out, manifest, options, spill, report, progress, stop)?;
@@ -493,6 +495,7 @@ fn rows(
 fn documents(
     stretches: impl Iterator<Item = std::io::Result<Stretch>>,
     audit: &Audit,
+    in_order: bool,
     report: &mut Report,
 ) -> Result<(), EngineError> {
     let mut last: Option<Stretch> = None;
@@ -512,6 +515,11 @@ fn documents(
                         stretch.position,
                         stretch.start,
                         before.start + before.tokens
+                    ));
+                } else if in_order && stretch.position < before.position {
+                    gap.get_or_insert(format!(
+                        "row {}: holds token {} of a document whose earlier tokens stand in row {}",
+                        stretch.position, stretch.start, before.position
                     ));
                 }
             }

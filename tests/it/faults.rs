@@ -558,6 +558,29 @@ fn swapped(rows: &RecordBatch, columns: impl Fn(&str) -> bool) -> RecordBatch {
     RecordBatch::try_new(rows.schema(), columns).expect("the same columns")
 }
 
+/// The rows backwards under the old numbers.
+fn reversed(rows: &RecordBatch) -> RecordBatch {
+    let order: UInt32Array = (0..rows.num_rows() as u32).rev().collect();
+    let schema = rows.schema();
+    let turn = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| match field
+        .name()
+        .as_str()
+    {
+        "position" => column.clone(),
+        _ => take(column, &order, None).expect("takes"),
+    };
+    RecordBatch::try_new(
+        schema.clone(),
+        schema
+            .fields()
+            .iter()
+            .zip(rows.columns())
+            .map(turn)
+            .collect(),
+    )
+    .expect("the same columns")
+}
+
 #[test]
 fn verify_finds_what_was_changed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -613,6 +636,10 @@ fn verify_finds_what_was_changed() {
     reseal(&out, shard, |rows| {
         swapped(&rows, |name| name != "position")
     });
+    finds(&out, "without gap or overlap");
+    copy(&good, &out);
+    // All of them under each other's numbers.
+    reseal(&out, shard, |rows| reversed(&rows));
     finds(&out, "the order follows the stated rule");
     copy(&good, &out);
     reseal(&out, shard, |rows| rows.slice(0, rows.num_rows() - 1));

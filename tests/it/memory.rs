@@ -85,12 +85,13 @@ fn more_documents_take_no_more_memory() {
         peaks[0] >> 20,
         peaks[1] >> 20
     );
-    // The tokenizer, its workers and the encoders of shards have a floor of their own, measured.
+    // The tokenizer, its workers and the encoders of shards have a floor of their own: together with
+    // the budget 187 MiB were measured.
     assert!(peaks[1] < FLOOR + (64 << 20), "{} MiB", peaks[1] >> 20);
 }
 
 /// What a run of this vocabulary (200,000 ids) takes beside its budget on two threads.
-const FLOOR: u64 = 320 << 20;
+const FLOOR: u64 = 192 << 20;
 
 #[test]
 fn models_that_do_not_fit_are_refused_with_what_to_change() {

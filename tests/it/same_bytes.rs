@@ -228,7 +228,7 @@ stages:
   - select: { keep_share_of_tokens: 0.7, by: score }
 order: { strategy: warmup, share: 0.4, inner: { strategy: paced, by: difficulty } }
 pack: { method: best_fit, sequence_tokens: 256, window_documents: 64 }
-output: { path: out, shard_tokens: 60_000, rejects: text }
+output: { path: out, shard_tokens: 8_000, rejects: text }
 "#;
 
 /// Writes a folder with inputs of every format, a reference and `pipeline.yaml`. Returns the pipeline's path.
