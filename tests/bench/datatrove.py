@@ -20,6 +20,7 @@ alone. Without --files it takes ../shared/data/mix, without --tokenizer GPT-2's 
 """
 
 import argparse
+import contextlib
 import glob
 import json
 import os
@@ -77,10 +78,27 @@ def show(name, seconds, more=""):
     print(f"  {name:<20}{wall:>9.1f} s{cpu:>9.1f} s of processors{more}", flush=True)
 
 
+@contextlib.contextmanager
+def messages_kept_in(path):
+    """Sends what is written to stderr, also by child processes, to a file; shows its end on a failure."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with open(path, "w") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.write(stderr, path.read_bytes()[-4000:])
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
 def run_datatrove(files, tokenizer, workers, folder):
     """Seconds by step, and documents kept."""
     # Each worker tokenizes on its own core.
-    os.environ |= {"LOGURU_LEVEL": "ERROR", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     from datatrove.executor.local import LocalPipelineExecutor
     from datatrove.pipeline.dedup import MinhashDedupCluster, MinhashDedupFilter, MinhashDedupSignature
     from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupBuckets
@@ -181,7 +199,8 @@ def main():
         folder = Path(folder)
         print(f"{len(files)} files, {arguments.threads} threads")
         print(f"{PACKAGES[0]}, {PACKAGES[1]}")
-        steps, kept_by_datatrove = run_datatrove(files, tokenizer, arguments.threads, folder)
+        with messages_kept_in(folder / "datatrove.log"):
+            steps, kept_by_datatrove = run_datatrove(files, tokenizer, arguments.threads, folder)
         theirs = [sum(times) for times in zip(*steps.values())]
         show("total", theirs, f", {kept_by_datatrove:,} documents kept")
         print("goodput")
