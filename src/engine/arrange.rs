@@ -86,6 +86,9 @@ impl Keys for OrderKeys<'_> {
 /// Documents on which Kendall's tau is computed; above, a keyed sample of about as many.
 const TAU_DOCUMENTS: u64 = 10_000_000;
 
+/// Values of one sort key with the places of their documents in the order.
+type KeyAndPlace = Vec<(f64, u64)>;
+
 /// Orders and packs what is kept.
 pub fn arrange(
     decisions: &Decisions<'_>,
@@ -135,7 +138,7 @@ pub fn arrange(
         ((TAU_DOCUMENTS as f64 / documents as f64) * u64::MAX as f64) as u64
     };
     // What is seen on the way from the order to the packer.
-    let pairs: Rc<RefCell<Vec<Vec<(f64, u64)>>>> =
+    let pairs: Rc<RefCell<Vec<KeyAndPlace>>> =
         Rc::new(RefCell::new(vec![Vec::new(); sort_keys.len()]));
     let mut position = 0u64;
     let create = |path: &Path| -> io::Result<BufWriter<File>> {

@@ -373,14 +373,14 @@ impl<'a> Decisions<'a> {
                     .values()
                     .iter()
                     .zip(base..)
-                    .filter_map(move |(set, number)| {
+                    .map(move |(set, number)| {
                         if set.length == 0 {
-                            return Some((number, set.short, &[][..]));
+                            return (number, set.short, &[][..]);
                         }
                         let mine =
                             &near.bands.values()[next * bands_of_each..(next + 1) * bands_of_each];
                         next += 1;
-                        Some((number, set.short, mine))
+                        (number, set.short, mine)
                     })
             })
             // Somebody who asks to stop does not wait for the rest; what came of it is not used then.

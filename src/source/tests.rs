@@ -294,7 +294,7 @@ fn dotted_paths_lead_inward_and_fall_back_on_keys_with_dots() {
     both.id = Some("a.b".into());
     both.fields = vec![field("a", FieldType::String), None];
     assert_eq!(reason_of(r#"{"a":{"b":"x"}}"#, &both), "field_type");
-    let long = vec!["k"; 12].join(".");
+    let long = ["k"; 12].join(".");
     let line = format!("{{\"{long}\":\"x\"}}");
     assert_eq!(
         one(line, &InputSpec::with_text(&long))
