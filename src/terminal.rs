@@ -73,7 +73,12 @@ impl Reporter {
             ProgressMode::Auto => ProgressMode::Plain,
             other => other,
         };
-        Reporter { mode, began: Instant::now(), phase: Mutex::new(None), log: Mutex::new(Vec::new()) }
+        Reporter {
+            mode,
+            began: Instant::now(),
+            phase: Mutex::new(None),
+            log: Mutex::new(Vec::new()),
+        }
     }
 
     /// What was reported, a line each: the text of `run.log`.
@@ -83,7 +88,10 @@ impl Reporter {
 
     fn note(&self, text: &str) {
         if let Ok(mut log) = self.log.lock() {
-            log.push(format!("{:>10.3}s  {text}\n", self.began.elapsed().as_secs_f64()));
+            log.push(format!(
+                "{:>10.3}s  {text}\n",
+                self.began.elapsed().as_secs_f64()
+            ));
         }
     }
 
@@ -96,11 +104,23 @@ impl Reporter {
                     "unit": unit_name(phase.unit), "seconds": seconds })
             ),
             ProgressMode::Plain if event == "end" => {
-                eprintln!("{:<20} {} in {seconds:.1} s", phase.name, amount(phase.done, phase.unit));
+                eprintln!(
+                    "{:<20} {} in {seconds:.1} s",
+                    phase.name,
+                    amount(phase.done, phase.unit)
+                );
             }
             ProgressMode::Plain if event == "progress" => {
-                let share = if phase.total > 0 { format!(" of {}", amount(phase.total, phase.unit)) } else { String::new() };
-                eprintln!("{:<20} {}{share} after {seconds:.0} s", phase.name, amount(phase.done, phase.unit));
+                let share = if phase.total > 0 {
+                    format!(" of {}", amount(phase.total, phase.unit))
+                } else {
+                    String::new()
+                };
+                eprintln!(
+                    "{:<20} {}{share} after {seconds:.0} s",
+                    phase.name,
+                    amount(phase.done, phase.unit)
+                );
             }
             _ => {}
         }
@@ -127,21 +147,35 @@ impl Progress for Reporter {
     fn begin(&self, name: &str, total: u64, unit: Unit) {
         self.note(&format!("{name} begins"));
         let bar = (self.mode == ProgressMode::Bar).then(|| {
-            let shown = if unit == Unit::Bytes { "{bytes}/{total_bytes} {bytes_per_sec}" } else { "{human_pos}/{human_len} {per_sec}" };
+            let shown = if unit == Unit::Bytes {
+                "{bytes}/{total_bytes} {bytes_per_sec}"
+            } else {
+                "{human_pos}/{human_len} {per_sec}"
+            };
             let template = if total > 0 {
                 format!("{{prefix:<20}} {{bar:30}} {shown} {{eta}}")
             } else {
                 "{prefix:<20} {spinner} {elapsed}".to_string()
             };
-            let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(8))
-                .with_style(style)
-                .with_prefix(name.to_string());
+            let style = ProgressStyle::with_template(&template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar =
+                ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(8))
+                    .with_style(style)
+                    .with_prefix(name.to_string());
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
         let now = Instant::now();
-        let phase = Phase { name: name.to_string(), unit, total, done: 0, began: now, told: now, bar };
+        let phase = Phase {
+            name: name.to_string(),
+            unit,
+            total,
+            done: 0,
+            began: now,
+            told: now,
+            bar,
+        };
         self.tell(&phase, "begin");
         if let Ok(mut current) = self.phase.lock() {
             *current = Some(phase);
@@ -149,8 +183,12 @@ impl Progress for Reporter {
     }
 
     fn advance(&self, by: u64) {
-        let Ok(mut current) = self.phase.lock() else { return };
-        let Some(phase) = current.as_mut() else { return };
+        let Ok(mut current) = self.phase.lock() else {
+            return;
+        };
+        let Some(phase) = current.as_mut() else {
+            return;
+        };
         phase.done += by;
         if let Some(bar) = &phase.bar {
             bar.inc(by);
@@ -162,23 +200,38 @@ impl Progress for Reporter {
     }
 
     fn end(&self) {
-        let Ok(mut current) = self.phase.lock() else { return };
+        let Ok(mut current) = self.phase.lock() else {
+            return;
+        };
         if let Some(phase) = current.take() {
             if let Some(bar) = &phase.bar {
                 bar.finish_and_clear();
             }
             self.tell(&phase, "end");
-            self.note(&format!("{} ends, {} in {:.3} s", phase.name, amount(phase.done, phase.unit), phase.began.elapsed().as_secs_f64()));
+            self.note(&format!(
+                "{} ends, {} in {:.3} s",
+                phase.name,
+                amount(phase.done, phase.unit),
+                phase.began.elapsed().as_secs_f64()
+            ));
         }
     }
 
     fn warn(&self, text: &str) {
         self.note(&format!("warning: {text}"));
         let line = match self.mode {
-            ProgressMode::Json => serde_json::json!({ "event": "warning", "text": text }).to_string(),
+            ProgressMode::Json => {
+                serde_json::json!({ "event": "warning", "text": text }).to_string()
+            }
             _ => format!("warning: {text}"),
         };
-        match self.phase.lock().ok().as_ref().and_then(|phase| phase.as_ref()?.bar.as_ref()) {
+        match self
+            .phase
+            .lock()
+            .ok()
+            .as_ref()
+            .and_then(|phase| phase.as_ref()?.bar.as_ref())
+        {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),
         }

@@ -111,13 +111,18 @@ pub struct Factors {
     pub want: f32,
 }
 
-/// u = left * able * want with its tables: left by step exactly, the logistic function within 1e-6.
+/// u = left * able * want with its tables, small enough for the first cache: exp(-s) as a product
+/// of a coarse and a fine factor, the logistic function by straight lines, each within 1e-6.
 #[derive(Clone, Debug)]
 pub struct Usefulness {
     calibration: Calibration,
     window: Window,
-    left: Vec<f32>,
-    able: Vec<f32>,
+    /// exp(-s) for s in steps of 1/8 nat, and within 1/8 nat in steps of 1/2048.
+    coarse: [f32; 256],
+    fine: [f32; 256],
+    /// able = min(1, (c999 - s_q) * able_slope + able_start), s_q in steps.
+    able_slope: f32,
+    able_start: f32,
     sigmoid: Vec<f32>,
     /// Turns a mean in steps into a place in the table: mean * slope + start.
     slope: f64,
@@ -134,12 +139,11 @@ impl Usefulness {
             spread_nats,
         } = calibration;
         let nats = |code: u16| f64::from(code) / STEPS_PER_NAT;
-        let able = |code: u16| {
-            if c999 <= c95 {
-                // The reference does not tell noise apart.
-                return 1.0;
-            }
-            ((nats(c999) - nats(code)) / (nats(c999) - nats(c95))).clamp(0.0, 1.0) as f32
+        // Where c999 = c95 the reference does not tell noise apart, and every token is able.
+        let (able_slope, able_start) = if c999 > c95 {
+            (1.0 / f32::from(c999 - c95), 0.0)
+        } else {
+            (0.0, 1.0)
         };
         let points = (2.0 * SIGMOID_RANGE * SIGMOID_POINTS) as usize;
         let sigmoid = |place: usize| {
@@ -149,10 +153,10 @@ impl Usefulness {
         Usefulness {
             calibration,
             window: Window::new(reach),
-            left: (0..=c999)
-                .map(|code| -libm::expm1(-nats(code)) as f32)
-                .collect(),
-            able: (0..=c999).map(able).collect(),
+            coarse: std::array::from_fn(|place| libm::exp(-nats(256 * place as u16)) as f32),
+            fine: std::array::from_fn(|place| libm::exp(-nats(place as u16)) as f32),
+            able_slope,
+            able_start,
             sigmoid: (0..=points + 1).map(sigmoid).collect(),
             slope: SIGMOID_POINTS / (STEPS_PER_NAT * spread_nats),
             start: (SIGMOID_RANGE - tau_nats / spread_nats) * SIGMOID_POINTS,
@@ -187,8 +191,9 @@ impl Usefulness {
         let (mut usefulness, mut excess, mut surprisal) = (0.0, 0i64, 0u64);
         self.window.each(p, q, c999, |place, own, sum, n| {
             let s_p = p[place].min(c999);
-            let left = self.left[usize::from(s_p)];
-            let able = self.able[usize::from(q[place].min(c999))];
+            let left = 1.0 - self.coarse[usize::from(s_p >> 8)] * self.fine[usize::from(s_p & 255)];
+            let to_noise = f32::from(c999 - q[place].min(c999));
+            let able = (to_noise * self.able_slope + self.able_start).min(1.0);
             let factors = Factors {
                 left,
                 able,

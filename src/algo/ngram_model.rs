@@ -79,7 +79,7 @@ impl NgramModels {
         self.first[row + self.models + model] = back_off;
     }
 
-    #[inline]
+    #[inline(always)]
     fn first_of(&self, token: u32, models: [usize; 2]) -> ([u16; 2], [u16; 2]) {
         let row = token as usize * 2 * self.models;
         let row = &self.first[row..row + 2 * self.models];
@@ -92,7 +92,9 @@ impl NgramModels {
     /// Surprisal of each token of a document by two models, in steps of 1/2048 nat, at most 32
     /// nats. Ids must be below the vocabulary's size.
     ///
-    /// Works block by block: hash all, touch all, then look all up, so that cache misses overlap.
+    /// Works block by block and length by length: hash all, touch all, then look all up, so that
+    /// cache misses overlap. An n-gram is only looked for where its end was found, because a model
+    /// that keeps an n-gram keeps its end.
     pub fn surprisals(&self, models: [usize; 2], tokens: &[u32], out: &mut [Vec<u16>; 2]) {
         for codes in out.iter_mut() {
             codes.clear();
@@ -103,7 +105,11 @@ impl NgramModels {
         // The four tokens before the block, then the block.
         let mut ids = [self.packing.nothing(); BLOCK + 4];
         ids[3] = self.packing.begin();
-        let mut hashes = [[0u64; BLOCK]; 4];
+        // By place: the hash of what was looked for last.
+        let mut hashes = [0u64; BLOCK];
+        // The places where the last n-gram was found, and the next longer hashes there.
+        let mut found_places = [0u8; BLOCK];
+        let mut wanted = [0u64; BLOCK];
         // Back-off of the 1..4 tokens that stand before the block.
         let mut carried = [[0u16; 2]; 5];
         carried[1] = self.first_of(self.packing.begin(), models).1;
@@ -115,47 +121,52 @@ impl NgramModels {
             let n = block.len();
             ids[4..4 + n].copy_from_slice(block);
             for place in 0..n {
-                let mut hash = start_hash(ids[place + 4]);
-                for length in 2..=order {
-                    hash = extend_hash(hash, ids[place + 5 - length]);
-                    hashes[length - 2][place] = hash;
-                }
+                hashes[place] = start_hash(ids[place + 4]);
+                found_places[place] = place as u8;
             }
-            for (table, hashes) in self.tables.iter().zip(&hashes) {
-                table.touch(&hashes[..n]);
-            }
-            back_offs[0] = carried[1];
-            for (place, &token) in block.iter().enumerate() {
-                let (surprisal, back_off) = self.first_of(token, models);
-                surprisals[place] = surprisal.map(u32::from);
-                back_offs[place + 1] = back_off;
-            }
-            carried[1] = back_offs[n];
+            let mut n_found = n;
             for length in 2..=order {
                 let table = &self.tables[length - 2];
-                let hashes = &hashes[length - 2][..n];
-                let mut take = |place: usize, values: [u16; 2]| {
-                    for model in 0..2 {
-                        let shorter = surprisals[place][model] + u32::from(back_offs[place][model]);
-                        let own = u32::from(values[model]);
-                        surprisals[place][model] = if values[model] == ABSENT {
-                            shorter
-                        } else {
-                            own
-                        };
+                for (hash, &place) in wanted.iter_mut().zip(&found_places[..n_found]) {
+                    let place = usize::from(place);
+                    *hash = extend_hash(hashes[place], ids[place + 5 - length]);
+                    hashes[place] = *hash;
+                }
+                let wanted = &wanted[..n_found];
+                table.touch(wanted);
+                if length == 2 {
+                    back_offs[0] = carried[1];
+                    for (place, &token) in block.iter().enumerate() {
+                        let (surprisal, back_off) = self.first_of(token, models);
+                        surprisals[place] = surprisal.map(u32::from);
+                        back_offs[place + 1] = back_off;
                     }
-                };
+                    carried[1] = back_offs[n];
+                }
+                // What holds where nothing is found.
+                for (surprisal, back_off) in surprisals[..n].iter_mut().zip(&back_offs) {
+                    surprisal[0] += u32::from(back_off[0]);
+                    surprisal[1] += u32::from(back_off[1]);
+                }
+                n_found = 0;
                 if length < order {
+                    longer_back_offs[..=n].fill([0; 2]);
                     longer_back_offs[0] = carried[length];
                     let columns = [p, q, self.models + p, self.models + q];
-                    table.look_up(hashes, columns, |place, [own_p, own_q, left_p, left_q]| {
-                        longer_back_offs[place + 1] = [left_p, left_q];
-                        take(place, [own_p, own_q]);
+                    table.look_up(wanted, columns, |number, found, values| {
+                        let place = found_places[number];
+                        found_places[n_found] = place;
+                        n_found += usize::from(found);
+                        let [own_p, own_q, left_p, left_q] = values;
+                        longer_back_offs[usize::from(place) + 1] = [left_p, left_q];
+                        replace(&mut surprisals[usize::from(place)], [own_p, own_q]);
                     });
                     carried[length] = longer_back_offs[n];
                     std::mem::swap(&mut back_offs, &mut longer_back_offs);
                 } else {
-                    table.look_up(hashes, [p, q], take);
+                    table.look_up(wanted, [p, q], |number, _, own| {
+                        replace(&mut surprisals[usize::from(found_places[number])], own);
+                    });
                 }
             }
             for (model, codes) in out.iter_mut().enumerate() {
@@ -167,5 +178,17 @@ impl NgramModels {
             }
             ids.copy_within(n..n + 4, 0);
         }
+    }
+}
+
+/// Takes the values of the models that hold the n-gram.
+#[inline(always)]
+fn replace(surprisals: &mut [u32; 2], own: [u16; 2]) {
+    for (surprisal, own) in surprisals.iter_mut().zip(own) {
+        *surprisal = if own == ABSENT {
+            *surprisal
+        } else {
+            u32::from(own)
+        };
     }
 }

@@ -28,10 +28,17 @@ impl Audit {
     pub fn run(self) -> Result<(), CliError> {
         let path = self.out.join("audit.json");
         let text = std::fs::read_to_string(&path).map_err(|error| {
-            CliError::Request(format!("{}: {error}; 'audit' takes the output folder of a finished run", path.display()))
+            CliError::Request(format!(
+                "{}: {error}; 'audit' takes the output folder of a finished run",
+                path.display()
+            ))
         })?;
-        let ledger: Ledger = serde_json::from_str(&text)
-            .map_err(|error| CliError::Request(format!("{}: is not a ledger of this version: {error}", path.display())))?;
+        let ledger: Ledger = serde_json::from_str(&text).map_err(|error| {
+            CliError::Request(format!(
+                "{}: is not a ledger of this version: {error}",
+                path.display()
+            ))
+        })?;
         let by = match self.by.as_str() {
             "source" => By::Source,
             "stage" => By::Stage,
@@ -43,7 +50,10 @@ impl Audit {
             Format::Csv => csv(&ledger),
         })?;
         match ledger.identities.iter().find(|identity| !identity.holds) {
-            Some(broken) => Err(CliError::DoesNotHold(format!("the ledger does not close: {}", broken.name))),
+            Some(broken) => Err(CliError::DoesNotHold(format!(
+                "the ledger does not close: {}",
+                broken.name
+            ))),
             None => Ok(()),
         }
     }

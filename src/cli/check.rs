@@ -25,12 +25,22 @@ pub struct Check {
     format: String,
 }
 
+/// Anonymous memory of a run besides models and workers: the program, a tokenizer, buffers.
+const FLOOR_BYTES: u64 = 120 << 20;
+/// Anonymous memory of one worker: a chunk of text, its tokens, sketches and buffers.
+const WORKER_BYTES: u64 = 40 << 20;
+
 impl Check {
     /// Checks the pipeline and prints the plan.
     pub fn run(self) -> Result<(), CliError> {
-        let format = if self.format == "json" { Format::Json } else { Format::Table };
+        let format = if self.format == "json" {
+            Format::Json
+        } else {
+            Format::Table
+        };
         let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
         let prepared = engine::prepare(&plan, engine::cache_folder().as_deref())?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let files = prepared.inputs.files.len();
         let bytes = prepared.inputs.bytes();
         // Compressed text is about a quarter of what it holds; measured on web text, prose and code.
@@ -40,15 +50,41 @@ impl Check {
             .iter()
             .map(|file| {
                 let name = file.found.name.as_str();
-                let packed = name.ends_with(".zst") || name.ends_with(".gz") || name.ends_with(".parquet");
-                if packed { 4 * file.found.bytes } else { file.found.bytes }
+                let packed =
+                    name.ends_with(".zst") || name.ends_with(".gz") || name.ends_with(".parquet");
+                if packed {
+                    4 * file.found.bytes
+                } else {
+                    file.found.bytes
+                }
             })
             .sum();
-        let near = plan.stages.iter().filter(|stage| stage.kind == StageRef::NearDedupe).count() as u64;
-        let scored = plan.stages.iter().any(|stage| matches!(stage.kind, StageRef::Score { .. }));
+        let near = plan
+            .stages
+            .iter()
+            .filter(|stage| stage.kind == StageRef::NearDedupe)
+            .count() as u64;
+        let scored = plan
+            .stages
+            .iter()
+            .any(|stage| matches!(stage.kind, StageRef::Score { .. }));
         // 4 bytes a token and about 4 bytes of text a token; a word is about 6 bytes of text.
-        let work_bytes = text_bytes + near * text_bytes * 8 / 6 + if scored { text_bytes / 4 } else { 0 };
+        let work_bytes =
+            text_bytes + near * text_bytes * 8 / 6 + if scored { text_bytes / 4 } else { 0 };
         let output_bytes = text_bytes / 2;
+        // An n-gram takes at most 22 bytes, and there are not more of them than tokens times orders.
+        let models: u64 = plan
+            .stages
+            .iter()
+            .filter(|stage| matches!(stage.kind, StageRef::Score { .. }))
+            .filter(|stage| stage.options.iter().any(|(name, _)| name == "model_ngrams"))
+            .map(|stage| {
+                let of = |name: &str| stage.options.integer(name);
+                let seen = of("fit_tokens").min(text_bytes / 4) * (of("order") - 1);
+                of("model_ngrams").min(seen) * 22 * of("folds")
+            })
+            .sum();
+        let memory_bytes = models + FLOOR_BYTES + threads as u64 * WORKER_BYTES;
         let task_bytes = default_task_bytes(bytes);
         let tasks = prepared.inputs.tasks(task_bytes)?.len();
         if format == Format::Json {
@@ -57,44 +93,93 @@ impl Check {
                 "pipeline": plan.name, "pipeline_hash": plan.hash, "files": files, "file_bytes": bytes, "tasks": tasks,
                 "tokenizer": prepared.tokenizer.name(), "engine": prepared.tokenizer.engine(), "stages": stages,
                 "order": plan.order.name, "pack": plan.pack.name,
+                "estimated_memory_bytes": memory_bytes,
                 "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
             });
             terminal::print(&format!("{document:#}\n"))?;
             return Ok(());
         }
         let mut text = format!("{}: no problems\n\n", plan.name);
-        text.push_str(&format!("inputs      {} files, {} bytes\n", grouped(files as u64), grouped(bytes)));
+        text.push_str(&format!(
+            "inputs      {} files, {} bytes\n",
+            grouped(files as u64),
+            grouped(bytes)
+        ));
         for input in &prepared.inputs.inputs {
-            let mine = prepared.inputs.files.iter().filter(|file| prepared.inputs.inputs[file.input as usize].source == input.source);
-            let (count, size) = mine.fold((0, 0), |(n, size), file| (n + 1, size + file.found.bytes));
-            text.push_str(&format!("            {:<20} {:>10} files {:>18} bytes\n", input.source, grouped(count), grouped(size)));
+            let mine =
+                prepared.inputs.files.iter().filter(|file| {
+                    prepared.inputs.inputs[file.input as usize].source == input.source
+                });
+            let (count, size) =
+                mine.fold((0, 0), |(n, size), file| (n + 1, size + file.found.bytes));
+            text.push_str(&format!(
+                "            {:<20} {:>10} files {:>18} bytes\n",
+                input.source,
+                grouped(count),
+                grouped(size)
+            ));
         }
-        text.push_str(&format!("tokenizer   {} ({}), {} ids\n", prepared.tokenizer.name(), prepared.tokenizer.engine(), grouped(u64::from(prepared.tokenizer.vocabulary_size()))));
+        text.push_str(&format!(
+            "tokenizer   {} ({}), {} ids\n",
+            prepared.tokenizer.name(),
+            prepared.tokenizer.engine(),
+            grouped(u64::from(prepared.tokenizer.vocabulary_size()))
+        ));
         for (at, stage) in plan.stages.iter().enumerate() {
-            text.push_str(&format!("{} {}\n", if at == 0 { "stages     " } else { "           " }, stage.label));
+            text.push_str(&format!(
+                "{} {}\n",
+                if at == 0 {
+                    "stages     "
+                } else {
+                    "           "
+                },
+                stage.label
+            ));
         }
-        text.push_str(&format!("order       {}\npack        {}\noutput      {}\n", plan.order.name, plan.pack.name, plan.output.path.display()));
+        text.push_str(&format!(
+            "order       {}\npack        {}\noutput      {}\n",
+            plan.order.name,
+            plan.pack.name,
+            plan.output.path.display()
+        ));
         text.push_str(&format!(
             "work        {tasks} tasks; about {} of intermediate files and {} of output for about {} of text\n",
             size(work_bytes), size(output_bytes), size(text_bytes)
+        ));
+        text.push_str(&format!(
+            "memory      at least about {} on {threads} threads, of which models {}; sorts use what --memory leaves and spill beyond it\n",
+            size(memory_bytes), size(models)
         ));
         if tasks < files {
             text.push_str("            small files share tasks\n");
         }
         if prepared.inputs.files.iter().any(|file| {
-            (file.found.name.ends_with(".gz") || file.found.name.ends_with(".zst")) && file.found.bytes > task_bytes
+            (file.found.name.ends_with(".gz") || file.found.name.ends_with(".zst"))
+                && file.found.bytes > task_bytes
         }) {
             text.push_str("            a single gzip or zstd file cannot be cut: one reader feeds all workers\n");
         }
-        for stage in plan.stages.iter().filter(|stage| stage.kind == StageRef::NearDedupe) {
+        for stage in plan
+            .stages
+            .iter()
+            .filter(|stage| stage.kind == StageRef::NearDedupe)
+        {
             let of = |name: &str| stage.options.integer(name) as u32;
             let (bands, rows) = (of("bands"), of("rows"));
-            text.push_str(&format!("\n{}: chance that a pair is compared, {bands} bands of {rows} rows\n  similarity", stage.label));
+            text.push_str(&format!(
+                "\n{}: chance that a pair is compared, {bands} bands of {rows} rows\n  similarity",
+                stage.label
+            ));
             let similarities = [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
-            similarities.iter().for_each(|s| text.push_str(&format!("{s:>7.2}")));
+            similarities
+                .iter()
+                .for_each(|s| text.push_str(&format!("{s:>7.2}")));
             text.push_str("\n  compared  ");
             for s in similarities {
-                text.push_str(&format!("{:>7.3}", crate::algo::minhash::candidate_probability(s, bands, rows)));
+                text.push_str(&format!(
+                    "{:>7.3}",
+                    crate::algo::minhash::candidate_probability(s, bands, rows)
+                ));
             }
             text.push('\n');
         }

@@ -60,9 +60,13 @@ impl Inspect {
     pub fn run(self) -> Result<(), CliError> {
         let path = self.out.join("manifest.json");
         let text = std::fs::read_to_string(&path).map_err(|error| {
-            CliError::Request(format!("{}: {error}; 'inspect' takes the output folder of a finished run", path.display()))
+            CliError::Request(format!(
+                "{}: {error}; 'inspect' takes the output folder of a finished run",
+                path.display()
+            ))
         })?;
-        let manifest = Manifest::parse(&text).map_err(|error| CliError::Request(format!("{} {error}", path.display())))?;
+        let manifest = Manifest::parse(&text)
+            .map_err(|error| CliError::Request(format!("{} {error}", path.display())))?;
         let tokenizer = self.tokenizer(&manifest)?;
         let colour = match self.colour.as_str() {
             "always" => true,
@@ -79,7 +83,12 @@ impl Inspect {
             self.show_rows(&manifest, &tokenizer, colour, &mut text)?
         };
         if shown == 0 {
-            let what = if self.rejects && !manifest.files.iter().any(|file| file.path.starts_with("rejects/")) {
+            let what = if self.rejects
+                && !manifest
+                    .files
+                    .iter()
+                    .any(|file| file.path.starts_with("rejects/"))
+            {
                 "the pipeline keeps no rejects (output.rejects: none)"
             } else {
                 "no document matches"
@@ -93,15 +102,22 @@ impl Inspect {
     /// The tokenizer of the run, proved by its fingerprint.
     fn tokenizer(&self, manifest: &Manifest) -> Result<Tokenizer, CliError> {
         let builtin = TokenizerSource::Builtin(manifest.tokenizer.name.clone());
-        let source = if crate::tokenizer::BUILTINS.iter().any(|builtin| builtin.name == manifest.tokenizer.name) {
+        let source = if crate::tokenizer::BUILTINS
+            .iter()
+            .any(|builtin| builtin.name == manifest.tokenizer.name)
+        {
             builtin
         } else {
-            match engine::plan_of(&self.out, self.pipeline.as_deref())?.tokenizer.source {
+            match engine::plan_of(&self.out, self.pipeline.as_deref())?
+                .tokenizer
+                .source
+            {
                 Named::File { resolved, .. } => TokenizerSource::File(resolved),
                 Named::Builtin(name) => TokenizerSource::Builtin(name),
             }
         };
-        let tokenizer = Tokenizer::load(&source, engine::cache_folder().as_deref()).map_err(EngineError::from)?;
+        let tokenizer = Tokenizer::load(&source, engine::cache_folder().as_deref())
+            .map_err(EngineError::from)?;
         if tokenizer.fingerprint() != manifest.tokenizer.fingerprint {
             return Err(CliError::Request(format!(
                 "the tokenizer '{}' has changed since the run; name the pipeline with the right one with --pipeline",
@@ -112,7 +128,10 @@ impl Inspect {
     }
 
     fn legend(&self, manifest: &Manifest, colour: bool, text: &mut String) {
-        let name = manifest.estimator.as_ref().map_or("", |estimator| estimator.name.as_str());
+        let name = manifest
+            .estimator
+            .as_ref()
+            .map_or("", |estimator| estimator.name.as_str());
         let _ = write!(text, "usefulness ({name})  0 ");
         for (bar, shade) in BARS.iter().zip(COLOURS) {
             if colour {
@@ -125,34 +144,70 @@ impl Inspect {
     }
 
     fn wanted(&self, id: &str, source: &str) -> bool {
-        self.id.as_deref().is_none_or(|wanted| wanted == id) && self.source.as_deref().is_none_or(|wanted| wanted == source)
+        self.id.as_deref().is_none_or(|wanted| wanted == id)
+            && self.source.as_deref().is_none_or(|wanted| wanted == source)
     }
 
-    fn show_rows(&self, manifest: &Manifest, tokenizer: &Tokenizer, colour: bool, text: &mut String) -> Result<u64, CliError> {
+    fn show_rows(
+        &self,
+        manifest: &Manifest,
+        tokenizer: &Tokenizer,
+        colour: bool,
+        text: &mut String,
+    ) -> Result<u64, CliError> {
         let mut shown = 0;
         let begins = u32::from(manifest.tokenizer.begin_token.is_some());
-        for file in manifest.files.iter().filter(|file| file.path.starts_with("shards/")) {
+        for file in manifest
+            .files
+            .iter()
+            .filter(|file| file.path.starts_with("shards/"))
+        {
             if shown >= self.documents {
                 break;
             }
-            let mut shard = ReadShard::open(&self.out.join(&file.path)).map_err(EngineError::from)?;
+            let mut shard =
+                ReadShard::open(&self.out.join(&file.path)).map_err(EngineError::from)?;
             shard
                 .rows(&mut |row| {
                     for segment in &row.segments {
                         if shown >= self.documents || !self.wanted(segment.doc_id, segment.source) {
                             continue;
                         }
-                        let tokens = segment.tokens.unwrap_or(row.input_ids.len() as u32 - row.special_tokens) as usize;
-                        let start = segment.row_start.unwrap_or(if segment.doc_token_start == 0 { begins } else { 0 }) as usize;
-                        let score = segment.score.map_or(String::new(), |score| format!("  score {score:.3}"));
-                        let from = if segment.doc_token_start > 0 { format!(" from token {}", segment.doc_token_start) } else { String::new() };
+                        let tokens = segment
+                            .tokens
+                            .unwrap_or(row.input_ids.len() as u32 - row.special_tokens)
+                            as usize;
+                        let start = segment
+                            .row_start
+                            .unwrap_or(if segment.doc_token_start == 0 {
+                                begins
+                            } else {
+                                0
+                            }) as usize;
+                        let score = segment
+                            .score
+                            .map_or(String::new(), |score| format!("  score {score:.3}"));
+                        let from = if segment.doc_token_start > 0 {
+                            format!(" from token {}", segment.doc_token_start)
+                        } else {
+                            String::new()
+                        };
                         let _ = writeln!(
                             text,
                             "{}  source {}  row {}  {tokens} tokens{from}{score}",
                             segment.doc_id, segment.source, row.position
                         );
-                        let usefulness = row.usefulness.as_ref().map(|all| &all[start..start + tokens]);
-                        self.tokens(&row.input_ids[start..start + tokens], usefulness, tokenizer, colour, text);
+                        let usefulness = row
+                            .usefulness
+                            .as_ref()
+                            .map(|all| &all[start..start + tokens]);
+                        self.tokens(
+                            &row.input_ids[start..start + tokens],
+                            usefulness,
+                            tokenizer,
+                            colour,
+                            text,
+                        );
                         shown += 1;
                     }
                     shown < self.documents
@@ -162,20 +217,40 @@ impl Inspect {
         Ok(shown)
     }
 
-    fn show_rejects(&self, manifest: &Manifest, tokenizer: &Tokenizer, colour: bool, text: &mut String) -> Result<u64, CliError> {
+    fn show_rejects(
+        &self,
+        manifest: &Manifest,
+        tokenizer: &Tokenizer,
+        colour: bool,
+        text: &mut String,
+    ) -> Result<u64, CliError> {
         let mut shown = 0;
-        for file in manifest.files.iter().filter(|file| file.path.starts_with("rejects/")) {
+        for file in manifest
+            .files
+            .iter()
+            .filter(|file| file.path.starts_with("rejects/"))
+        {
             if shown >= self.documents {
                 break;
             }
-            let mut rejects = ReadRejects::open(&self.out.join(&file.path)).map_err(EngineError::from)?;
+            let mut rejects =
+                ReadRejects::open(&self.out.join(&file.path)).map_err(EngineError::from)?;
             rejects
                 .rows(&mut |row| {
-                    if !self.wanted(row.doc_id, row.source) || self.reason.as_deref().is_some_and(|reason| reason != row.reason) {
+                    if !self.wanted(row.doc_id, row.source)
+                        || self
+                            .reason
+                            .as_deref()
+                            .is_some_and(|reason| reason != row.reason)
+                    {
                         return true;
                     }
-                    let kept = row.kept_id.map_or(String::new(), |kept| format!("  kept instead: {kept}"));
-                    let score = row.score.map_or(String::new(), |score| format!("  score {score:.3}"));
+                    let kept = row
+                        .kept_id
+                        .map_or(String::new(), |kept| format!("  kept instead: {kept}"));
+                    let score = row
+                        .score
+                        .map_or(String::new(), |score| format!("  score {score:.3}"));
                     let _ = writeln!(
                         text,
                         "{}  source {}  {} tokens  {}: {} ({}){kept}{score}",
@@ -192,7 +267,14 @@ impl Inspect {
         Ok(shown)
     }
 
-    fn tokens(&self, ids: &[u32], usefulness: Option<&[f32]>, tokenizer: &Tokenizer, colour: bool, text: &mut String) {
+    fn tokens(
+        &self,
+        ids: &[u32],
+        usefulness: Option<&[f32]>,
+        tokenizer: &Tokenizer,
+        colour: bool,
+        text: &mut String,
+    ) {
         let shown = ids.len().min(self.tokens);
         match usefulness {
             None => text.push_str(&printable(&tokenizer.decode(&ids[..shown]))),
@@ -219,7 +301,15 @@ impl Inspect {
 
 /// Control characters would move the cursor or worse.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' && c != '\t' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

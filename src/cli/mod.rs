@@ -99,8 +99,13 @@ pub fn run(arguments: Arguments) -> Result<(), CliError> {
 
 /// A number of bytes with a unit, e.g. `8GiB`, `500MB`, `1000000`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-    let number: f64 = text[..digits].replace('_', "").parse().map_err(|_| "expected bytes with a unit, e.g. 8GiB".to_string())?;
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
+        .unwrap_or(text.len());
+    let number: f64 = text[..digits]
+        .replace('_', "")
+        .parse()
+        .map_err(|_| "expected bytes with a unit, e.g. 8GiB".to_string())?;
     let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1.0,
         "kb" => 1e3,
@@ -111,10 +116,18 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "mib" => 1024f64.powi(2),
         "gib" => 1024f64.powi(3),
         "tib" => 1024f64.powi(4),
-        other => return Err(format!("unknown unit '{other}'; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB")),
+        other => {
+            return Err(format!(
+                "unknown unit '{other}'; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"
+            ));
+        }
     };
     let bytes = number * unit;
-    if bytes < 1.0 || bytes > u64::MAX as f64 { Err("must be 1 byte or more".to_string()) } else { Ok(bytes as u64) }
+    if bytes < 1.0 || bytes > u64::MAX as f64 {
+        Err("must be 1 byte or more".to_string())
+    } else {
+        Ok(bytes as u64)
+    }
 }
 
 /// A share above 0 and up to 1.
@@ -127,10 +140,12 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
 
 /// The budget where nobody names one: half of the machine's memory, or 4 GiB where it does not tell.
 pub fn default_memory_bytes() -> u64 {
-    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
+    let total = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        });
     total.map_or(4 << 30, |kib| kib * 1024 / 2)
 }
 
@@ -149,12 +164,18 @@ mod tests {
         assert_eq!(parse_bytes("8GiB"), Ok(8 << 30));
         assert_eq!(parse_bytes("1.5MB"), Ok(1_500_000));
         assert_eq!(parse_bytes("1_000"), Ok(1_000));
-        assert!(parse_bytes("0").is_err() && parse_bytes("8Gx").is_err() && parse_bytes("x").is_err());
+        assert!(
+            parse_bytes("0").is_err() && parse_bytes("8Gx").is_err() && parse_bytes("x").is_err()
+        );
     }
 
     #[test]
     fn shares_are_above_zero_and_up_to_one() {
         assert_eq!(parse_share("1"), Ok(1.0));
-        assert!(parse_share("0").is_err() && parse_share("1.01").is_err() && parse_share("NaN").is_err());
+        assert!(
+            parse_share("0").is_err()
+                && parse_share("1.01").is_err()
+                && parse_share("NaN").is_err()
+        );
     }
 }

@@ -67,7 +67,10 @@ pub struct PlanArguments {
 impl PlanArguments {
     /// The overrides that they stand for.
     pub fn overrides(&self) -> Overrides {
-        Overrides { set: self.set.clone(), out: self.out.clone() }
+        Overrides {
+            set: self.set.clone(),
+            out: self.out.clone(),
+        }
     }
 }
 
@@ -79,7 +82,8 @@ impl Run {
         if let Some(threads) = self.threads {
             pool = pool.num_threads(usize::from(threads));
         }
-        pool.build_global().map_err(|error| CliError::Request(format!("threads cannot be started: {error}")))?;
+        pool.build_global()
+            .map_err(|error| CliError::Request(format!("threads cannot be started: {error}")))?;
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             let mut signals = signal_hook::iterator::Signals::new([signal])?;
             std::thread::spawn(move || {
@@ -119,7 +123,10 @@ impl Run {
                     record.threads
                 )
             }
-            None => format!("{}: complete already, nothing was done (--fresh redoes it)\n", outcome.audit.pipeline),
+            None => format!(
+                "{}: complete already, nothing was done (--fresh redoes it)\n",
+                outcome.audit.pipeline
+            ),
         };
         text.push_str(&audit::short(&outcome.audit));
         text.push_str(&format!(

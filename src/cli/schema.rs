@@ -18,7 +18,8 @@ pub struct Schema {
 impl Schema {
     /// Prints the schema.
     pub fn run(self) -> Result<(), CliError> {
-        let schema = schema(&self.name).ok_or_else(|| CliError::Request(format!("there is no schema '{}'", self.name)))?;
+        let schema = schema(&self.name)
+            .ok_or_else(|| CliError::Request(format!("there is no schema '{}'", self.name)))?;
         terminal::print(&schema)?;
         Ok(())
     }

@@ -57,9 +57,15 @@ impl Verify {
                 .collect()
         };
         terminal::print(&text)?;
-        let failed = checks.iter().filter(|check| check.state == CheckState::Fails).count();
+        let failed = checks
+            .iter()
+            .filter(|check| check.state == CheckState::Fails)
+            .count();
         if failed > 0 {
-            return Err(CliError::DoesNotHold(format!("{failed} of {} checks fail", checks.len())));
+            return Err(CliError::DoesNotHold(format!(
+                "{failed} of {} checks fail",
+                checks.len()
+            )));
         }
         Ok(())
     }

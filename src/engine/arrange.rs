@@ -65,6 +65,10 @@ pub struct Layout {
     pub rows: Column<LayoutRow>,
     /// Their segments, one row's after another's.
     pub segments: Column<LayoutSegment>,
+    /// Numbers of the documents in curriculum order.
+    pub order: Column<u64>,
+    /// The keys that they are sorted by.
+    pub sort_keys: Vec<String>,
     /// The shards.
     pub shards: Vec<ShardRange>,
     /// Kendall's tau-b of each sort key against the place in the order.
@@ -94,8 +98,14 @@ pub fn arrange(
 ) -> Result<Layout, EngineError> {
     std::fs::create_dir_all(folder)?;
     let corpus = decisions.corpus();
-    let kept = || corpus.rows().filter(|(number, _)| decisions.is_kept(*number));
-    let (documents, tokens) = kept().fold((0, 0), |(n, tokens), (_, row)| (n + 1, tokens + u64::from(row.tokens)));
+    let kept = || {
+        corpus
+            .rows()
+            .filter(|(number, _)| decisions.is_kept(*number))
+    };
+    let (documents, tokens) = kept().fold((0, 0), |(n, tokens), (_, row)| {
+        (n + 1, tokens + u64::from(row.tokens))
+    });
     let sort_keys = strategy.keys();
     for key in &sort_keys {
         keys.check(key, &mut kept().map(|(number, _)| number))?;
@@ -125,27 +135,41 @@ pub fn arrange(
         ((TAU_DOCUMENTS as f64 / documents as f64) * u64::MAX as f64) as u64
     };
     // What is seen on the way from the order to the packer.
-    let pairs: Rc<RefCell<Vec<Vec<(f64, u64)>>>> = Rc::new(RefCell::new(vec![Vec::new(); sort_keys.len()]));
+    let pairs: Rc<RefCell<Vec<Vec<(f64, u64)>>>> =
+        Rc::new(RefCell::new(vec![Vec::new(); sort_keys.len()]));
     let mut position = 0u64;
+    let create = |path: &Path| -> io::Result<BufWriter<File>> {
+        Ok(BufWriter::with_capacity(
+            1 << 18,
+            File::create(path).context("write", path)?,
+        ))
+    };
+    let order_path = folder.join("order");
+    let order = Rc::new(RefCell::new(create(&order_path)?));
     let seen = {
-        let pairs = Rc::clone(&pairs);
-        let sort_keys = sort_keys.clone();
-        ordered.inspect(move |item| {
-            if let Ok(item) = item
-                && (sample_below == u64::MAX || hash::keyed_by(sample_key, item.id_hash) < sample_below)
+        let (pairs, order) = (Rc::clone(&pairs), Rc::clone(&order));
+        let (sort_keys, order_path) = (sort_keys.clone(), order_path.clone());
+        ordered.map(move |item| {
+            if let Ok(item) = &item {
+                order
+                    .borrow_mut()
+                    .write_all(&item.number.to_le_bytes())
+                    .context("write", &order_path)?;
+            }
+            if let Ok(item) = &item
+                && (sample_below == u64::MAX
+                    || hash::keyed_by(sample_key, item.id_hash) < sample_below)
             {
                 for (key, pairs) in sort_keys.iter().zip(pairs.borrow_mut().iter_mut()) {
                     pairs.push((keys.value(item.number, key, "order"), position));
                 }
             }
             position += 1;
+            item
         })
     };
     let items: Items<'_> = Box::new(seen);
     let (rows_path, segments_path) = (folder.join("rows"), folder.join("segments"));
-    let create = |path: &Path| -> io::Result<BufWriter<File>> {
-        Ok(BufWriter::with_capacity(1 << 18, File::create(path).context("write", path)?))
-    };
     let (mut rows, mut segments) = (create(&rows_path)?, create(&segments_path)?);
     let mut shards: Vec<ShardRange> = Vec::new();
     let (mut n_rows, mut n_segments) = (0u64, 0u64);
@@ -161,7 +185,9 @@ pub fn arrange(
                 tokens: segment.tokens,
                 frame: u32::from(segment.begins) | u32::from(segment.ends) << 1,
             };
-            segments.write_all(bytemuck::bytes_of(&segment)).context("write", &segments_path)?;
+            segments
+                .write_all(bytemuck::bytes_of(&segment))
+                .context("write", &segments_path)?;
         }
         let layout = LayoutRow {
             first_segment: n_segments,
@@ -171,24 +197,40 @@ pub fn arrange(
             unused: 0,
             positions,
         };
-        rows.write_all(bytemuck::bytes_of(&layout)).context("write", &rows_path)?;
+        rows.write_all(bytemuck::bytes_of(&layout))
+            .context("write", &rows_path)?;
         n_segments += row.segments.len() as u64;
         match shards.last_mut() {
             Some(shard) if shard.positions + positions <= frame.shard_tokens => {
                 shard.rows += 1;
                 shard.positions += positions;
             }
-            _ => shards.push(ShardRange { first_row: n_rows, rows: 1, positions }),
+            _ => shards.push(ShardRange {
+                first_row: n_rows,
+                rows: 1,
+                positions,
+            }),
         }
         n_rows += 1;
     }
     for (writer, path) in [(rows, &rows_path), (segments, &segments_path)] {
-        writer.into_inner().map_err(|e| e.into_error()).context("write", path)?;
+        writer
+            .into_inner()
+            .map_err(|e| e.into_error())
+            .context("write", path)?;
     }
+    order.borrow_mut().flush().context("write", &order_path)?;
     let kendall_tau_b = sort_keys
-        .into_iter()
+        .iter()
         .zip(pairs.borrow_mut().iter_mut())
-        .filter_map(|(key, pairs)| Some((key, kendall::tau_b(pairs)?)))
+        .filter_map(|(key, pairs)| Some((key.clone(), kendall::tau_b(pairs)?)))
         .collect();
-    Ok(Layout { rows: Column::open(&rows_path)?, segments: Column::open(&segments_path)?, shards, kendall_tau_b })
+    Ok(Layout {
+        rows: Column::open(&rows_path)?,
+        segments: Column::open(&segments_path)?,
+        order: Column::open(&order_path)?,
+        sort_keys,
+        shards,
+        kendall_tau_b,
+    })
 }

@@ -134,7 +134,11 @@ impl TaskData {
             docs: Column::open(&path("docs"))?,
             tokens: Column::open(&path("tokens"))?,
             meta: Column::open(&path("meta"))?,
-            text: if sketches.text { Some(Column::open(&path("text"))?) } else { None },
+            text: if sketches.text {
+                Some(Column::open(&path("text"))?)
+            } else {
+                None
+            },
             exact: (0..sketches.exact)
                 .map(|slot| Column::open(&path(&format!("exact-{slot}"))))
                 .collect::<io::Result<_>>()?,
@@ -181,7 +185,11 @@ impl Corpus {
             tasks,
             bases,
             files: inputs.files.clone(),
-            sources: inputs.inputs.iter().map(|input| input.source.clone()).collect(),
+            sources: inputs
+                .inputs
+                .iter()
+                .map(|input| input.source.clone())
+                .collect(),
         }
     }
 
@@ -204,7 +212,11 @@ impl Corpus {
 
     /// Every document in reading order.
     pub fn rows(&self) -> impl Iterator<Item = (u64, &DocRow)> {
-        self.tasks.iter().flat_map(|task| task.docs.values()).enumerate().map(|(number, row)| (number as u64, row))
+        self.tasks
+            .iter()
+            .flat_map(|task| task.docs.values())
+            .enumerate()
+            .map(|(number, row)| (number as u64, row))
     }
 
     /// Token ids of a document.
@@ -225,7 +237,10 @@ impl Corpus {
     fn meta(&self, number: u64) -> (&DocRow, &[u8]) {
         let (task, at) = self.locate(number);
         let row = &self.tasks[task].docs.values()[at];
-        (row, &self.tasks[task].meta.values()[row.meta_start as usize..][..row.meta_bytes as usize])
+        (
+            row,
+            &self.tasks[task].meta.values()[row.meta_start as usize..][..row.meta_bytes as usize],
+        )
     }
 
     /// The given id, where the input names an id field.
@@ -315,8 +330,12 @@ fn decode_fields(mut meta: &[u8]) -> Vec<FieldValue> {
         fields.push(match take(&mut meta, 1)[0] {
             0 => FieldValue::Null,
             1 => FieldValue::String(take_text(&mut meta).to_string()),
-            2 => FieldValue::Int(i64::from_le_bytes(take(&mut meta, 8).try_into().expect(WRITTEN_HERE))),
-            3 => FieldValue::Float(f64::from_le_bytes(take(&mut meta, 8).try_into().expect(WRITTEN_HERE))),
+            2 => FieldValue::Int(i64::from_le_bytes(
+                take(&mut meta, 8).try_into().expect(WRITTEN_HERE),
+            )),
+            3 => FieldValue::Float(f64::from_le_bytes(
+                take(&mut meta, 8).try_into().expect(WRITTEN_HERE),
+            )),
             _ => FieldValue::Bool(take(&mut meta, 1)[0] == 1),
         });
     }

@@ -8,8 +8,10 @@ use super::corpus::{Corpus, FAILED, NO_STAGE};
 use super::scores::Scores;
 use super::{EngineError, Stop};
 use crate::algo::{hash, pacing};
+use crate::dedupe::{
+    self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy,
+};
 use crate::plan::global::SELECT_REASONS;
-use crate::dedupe::{self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy};
 use crate::record::{FieldSpec, FieldType, FieldValue, Options};
 use crate::spill::{ScratchColumn, Spill};
 use std::cmp::Ordering;
@@ -98,12 +100,20 @@ struct Keyed {
 pub fn ascending_bits(value: f64) -> u64 {
     // -0 and 0 are equal keys.
     let bits = (value + 0.0).to_bits();
-    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+    if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | 1 << 63
+    }
 }
 
 impl<'a> Decisions<'a> {
     /// Begins with the verdicts of the per-document stages; finds ranks and repeated ids.
-    pub fn new(corpus: &'a Arc<Corpus>, ids_are_given: bool, spill: Spill) -> Result<Decisions<'a>, EngineError> {
+    pub fn new(
+        corpus: &'a Arc<Corpus>,
+        ids_are_given: bool,
+        spill: Spill,
+    ) -> Result<Decisions<'a>, EngineError> {
         std::fs::create_dir_all(spill.folder())?;
         let mut fates = ScratchColumn::create(&spill.folder().join("fates"), corpus.len())?;
         for (fate, (_, row)) in fates.values_mut().iter_mut().zip(corpus.rows()) {
@@ -117,7 +127,13 @@ impl<'a> Decisions<'a> {
                 unused: 0,
             };
         }
-        let mut decisions = Decisions { corpus, fates, ranks: None, by_rank: None, spill };
+        let mut decisions = Decisions {
+            corpus,
+            fates,
+            ranks: None,
+            by_rank: None,
+            spill,
+        };
         if ids_are_given {
             decisions.find_repeated_ids()?;
             decisions.rank()?;
@@ -130,7 +146,10 @@ impl<'a> Decisions<'a> {
             (a.hash, a.number).cmp(&(b.hash, b.number))
         });
         for (number, row) in self.corpus.rows() {
-            sorter.push(IdHash { hash: row.id_hash, number })?;
+            sorter.push(IdHash {
+                hash: row.id_hash,
+                number,
+            })?;
         }
         // Documents of one hash: almost always one, so the quadratic comparison is of very few.
         let mut group: Vec<IdHash> = Vec::new();
@@ -180,7 +199,8 @@ impl<'a> Decisions<'a> {
             })?;
         }
         let mut ranks = ScratchColumn::create(&self.spill.folder().join("ranks"), corpus.len())?;
-        let mut by_rank = ScratchColumn::create(&self.spill.folder().join("by-rank"), corpus.len())?;
+        let mut by_rank =
+            ScratchColumn::create(&self.spill.folder().join("by-rank"), corpus.len())?;
         for (rank, entry) in sorter.finish()?.enumerate() {
             let number = entry?.number;
             ranks.values_mut()[number as usize] = rank as u64;
@@ -193,12 +213,16 @@ impl<'a> Decisions<'a> {
 
     /// Place of a document in the order (place in `inputs`, id).
     pub fn rank_of(&self, number: u64) -> u64 {
-        self.ranks.as_ref().map_or(number, |ranks| ranks.values()[number as usize])
+        self.ranks
+            .as_ref()
+            .map_or(number, |ranks| ranks.values()[number as usize])
     }
 
     /// The document at a place in that order.
     pub fn number_at(&self, rank: u64) -> u64 {
-        self.by_rank.as_ref().map_or(rank, |numbers| numbers.values()[rank as usize])
+        self.by_rank
+            .as_ref()
+            .map_or(rank, |numbers| numbers.values()[rank as usize])
     }
 
     /// What became of a document.
@@ -217,7 +241,9 @@ impl<'a> Decisions<'a> {
         self.corpus
             .rows()
             .filter(|(number, _)| self.reaches(*number, stage))
-            .fold((0, 0), |(documents, tokens), (_, row)| (documents + 1, tokens + u64::from(row.tokens)))
+            .fold((0, 0), |(documents, tokens), (_, row)| {
+                (documents + 1, tokens + u64::from(row.tokens))
+            })
     }
 
     fn drop(&mut self, stage: u16, dropped: Dropped) {
@@ -235,17 +261,32 @@ impl<'a> Decisions<'a> {
 
     fn turn_away(&mut self, number: u64, stage: u16, reason: u16, value: f64) {
         let fate = &mut self.fates.values_mut()[number as usize];
-        *fate = Fate { value, kept: 0, stage, reason, has_kept: 0, duplicate_id: 0, unused: 0 };
+        *fate = Fate {
+            value,
+            kept: 0,
+            stage,
+            reason,
+            has_kept: 0,
+            duplicate_id: 0,
+            unused: 0,
+        };
     }
 
     /// Exact dedupe at `stage`, from the hashes that prepare wrote in `slot`.
     pub fn exact_dedupe(&mut self, stage: u16, slot: usize) -> Result<(), EngineError> {
-        let fingerprints = self.corpus.tasks.iter().zip(&self.corpus.bases).flat_map(|(task, &base)| {
-            task.exact[slot].values().iter().zip(base..)
-        });
+        let fingerprints = self
+            .corpus
+            .tasks
+            .iter()
+            .zip(&self.corpus.bases)
+            .flat_map(|(task, &base)| task.exact[slot].values().iter().zip(base..));
         let fingerprints = fingerprints
             .filter(|&(_, number)| self.reaches(number, stage))
-            .map(|(hash, number)| Fingerprint { hash: *hash, rank: self.rank_of(number), number });
+            .map(|(hash, number)| Fingerprint {
+                hash: *hash,
+                rank: self.rank_of(number),
+                number,
+            });
         let mut drops = Drops::new(&self.spill)?;
         let mut written = Ok(());
         dedupe::decide_exact(fingerprints, &self.spill, |dropped| {
@@ -288,13 +329,22 @@ impl<'a> Decisions<'a> {
                     }
                     _ => {
                         let source = &sources[corpus.input(row) as usize];
-                        preferred.iter().position(|name| name == source).unwrap_or(preferred.len()) as u64
+                        preferred
+                            .iter()
+                            .position(|name| name == source)
+                            .unwrap_or(preferred.len()) as u64
                     }
                 };
-                sorter.push(Keyed { key, rank: self.rank_of(number), number })?;
+                sorter.push(Keyed {
+                    key,
+                    rank: self.rank_of(number),
+                    number,
+                })?;
             }
-            let mut places = ScratchColumn::create(&self.spill.folder().join("keep-places"), corpus.len())?;
-            let mut numbers = ScratchColumn::create(&self.spill.folder().join("keep-numbers"), corpus.len())?;
+            let mut places =
+                ScratchColumn::create(&self.spill.folder().join("keep-places"), corpus.len())?;
+            let mut numbers =
+                ScratchColumn::create(&self.spill.folder().join("keep-numbers"), corpus.len())?;
             for (place, keyed) in sorter.finish()?.enumerate() {
                 let number = keyed?.number;
                 places.values_mut()[number as usize] = place as u64;
@@ -312,24 +362,33 @@ impl<'a> Decisions<'a> {
         };
         let bands_of_each = options.integer("bands") as usize;
         let mut short = 0;
-        let mut bands = corpus.tasks.iter().zip(&corpus.bases).flat_map(|(task, &base)| {
-            let near = &task.near[slot];
-            let mut next = 0usize;
-            near.sets.values().iter().zip(base..).filter_map(move |(set, number)| {
-                if set.length == 0 {
-                    return Some((number, set.short, &[][..]));
-                }
-                let mine = &near.bands.values()[next * bands_of_each..(next + 1) * bands_of_each];
-                next += 1;
-                Some((number, set.short, mine))
+        let mut bands = corpus
+            .tasks
+            .iter()
+            .zip(&corpus.bases)
+            .flat_map(|(task, &base)| {
+                let near = &task.near[slot];
+                let mut next = 0usize;
+                near.sets
+                    .values()
+                    .iter()
+                    .zip(base..)
+                    .filter_map(move |(set, number)| {
+                        if set.length == 0 {
+                            return Some((number, set.short, &[][..]));
+                        }
+                        let mine =
+                            &near.bands.values()[next * bands_of_each..(next + 1) * bands_of_each];
+                        next += 1;
+                        Some((number, set.short, mine))
+                    })
             })
-        })
-        .filter(|(number, _, _)| self.reaches(*number, stage))
-        .inspect(|(_, is_short, _)| short += u64::from(*is_short))
-        .flat_map(|(number, _, bands)| {
-            let place = place_of(number);
-            bands.iter().map(move |&hash| BandHash { hash, place })
-        });
+            .filter(|(number, _, _)| self.reaches(*number, stage))
+            .inspect(|(_, is_short, _)| short += u64::from(*is_short))
+            .flat_map(|(number, _, bands)| {
+                let place = place_of(number);
+                bands.iter().map(move |&hash| BandHash { hash, place })
+            });
         let shingles = |number: u64| -> &[u64] {
             let (task, at) = corpus.locate(number);
             let near = &corpus.tasks[task].near[slot];
@@ -342,7 +401,13 @@ impl<'a> Decisions<'a> {
         };
         let mut drops = Drops::new(&self.spill)?;
         let mut failed = Ok(());
-        let input = NearInput { bands: &mut bands, documents: Documents { number: &number_at, shingles: &shingles } };
+        let input = NearInput {
+            bands: &mut bands,
+            documents: Documents {
+                number: &number_at,
+                shingles: &shingles,
+            },
+        };
         let report = dedupe::decide_near(input, policy, &self.spill, |dropped| {
             if failed.is_ok() {
                 failed = drops.push(dropped);
@@ -356,20 +421,34 @@ impl<'a> Decisions<'a> {
     }
 
     /// Select at `stage`.
-    pub fn select(&mut self, stage: u16, options: &Options, keys: &KeyValues<'_>) -> Result<(), EngineError> {
+    pub fn select(
+        &mut self,
+        stage: u16,
+        options: &Options,
+        keys: &KeyValues<'_>,
+    ) -> Result<(), EngineError> {
         let by = options.text("by");
         let (_, tokens) = self.reaching(stage);
-        let budget = match (options.number_if_given("keep_share_of_tokens"), options.integer_if_given("keep_tokens")) {
+        let budget = match (
+            options.number_if_given("keep_share_of_tokens"),
+            options.integer_if_given("keep_tokens"),
+        ) {
             (Some(share), _) => Some((pacing::share_of(tokens, share), BELOW_SHARE)),
             (None, Some(tokens)) => Some((tokens, BELOW_BUDGET)),
             (None, None) => None,
         };
         let min_score = options.number_if_given("min_score");
-        let mut sorter = self.spill.sorter("select", |a: &Keyed, b: &Keyed| (a.key, a.rank).cmp(&(b.key, b.rank)));
+        let mut sorter = self.spill.sorter("select", |a: &Keyed, b: &Keyed| {
+            (a.key, a.rank).cmp(&(b.key, b.rank))
+        });
         for (number, _) in self.corpus.rows() {
             if self.reaches(number, stage) {
                 let key = u64::MAX - ascending_bits(keys.value(number, by, "select"));
-                sorter.push(Keyed { key, rank: self.rank_of(number), number })?;
+                sorter.push(Keyed {
+                    key,
+                    rank: self.rank_of(number),
+                    number,
+                })?;
             }
         }
         let (mut taken, mut open) = (0u64, true);
@@ -433,7 +512,11 @@ impl Drops {
     }
 
     fn push(&mut self, dropped: Dropped) -> io::Result<()> {
-        let row = DroppedRow { number: dropped.number, kept: dropped.kept, similarity: dropped.similarity };
+        let row = DroppedRow {
+            number: dropped.number,
+            kept: dropped.kept,
+            similarity: dropped.similarity,
+        };
         io::Write::write_all(&mut self.writer, bytemuck::bytes_of(&row))
     }
 
@@ -441,7 +524,11 @@ impl Drops {
         self.writer.into_inner().map_err(|e| e.into_error())?;
         let column = crate::spill::Column::<DroppedRow>::open(&self.path)?;
         for row in column.values() {
-            apply(Dropped { number: row.number, kept: row.kept, similarity: row.similarity });
+            apply(Dropped {
+                number: row.number,
+                kept: row.kept,
+                similarity: row.similarity,
+            });
         }
         std::mem::drop(column);
         std::fs::remove_file(&self.path)
@@ -464,7 +551,8 @@ impl KeyValues<'_> {
     /// The value of `key`; for `random` a keyed hash of the id, the purpose being the stage's name.
     pub fn value(&self, number: u64, key: &str, purpose: &str) -> f64 {
         let scored = |of: fn(&super::scores::ScoreRow) -> f32| {
-            self.scores.map_or(0.0, |scores| f64::from(of(scores.of(number))))
+            self.scores
+                .map_or(0.0, |scores| f64::from(of(scores.of(number))))
         };
         match key {
             "score" | "usefulness" => scored(|row| row.score),
@@ -488,8 +576,14 @@ impl KeyValues<'_> {
     }
 
     /// Refuses keys that some document lacks: a missing or not-a-number value is never sorted.
-    pub fn check(&self, key: &str, numbers: &mut dyn Iterator<Item = u64>) -> Result<(), EngineError> {
-        if !self.fields.iter().any(|field| field.name == key && matches!(field.kind, FieldType::Int | FieldType::Float)) {
+    pub fn check(
+        &self,
+        key: &str,
+        numbers: &mut dyn Iterator<Item = u64>,
+    ) -> Result<(), EngineError> {
+        if !self.fields.iter().any(|field| {
+            field.name == key && matches!(field.kind, FieldType::Int | FieldType::Float)
+        }) {
             return Ok(());
         }
         for number in numbers {
@@ -515,8 +609,21 @@ mod tests {
 
     #[test]
     fn bits_compare_like_the_floats() {
-        let values = [f64::NEG_INFINITY, -2.5, -1e-300, 0.0, 1e-300, 0.5, 7.0, f64::INFINITY];
-        assert!(values.windows(2).all(|pair| ascending_bits(pair[0]) < ascending_bits(pair[1])));
+        let values = [
+            f64::NEG_INFINITY,
+            -2.5,
+            -1e-300,
+            0.0,
+            1e-300,
+            0.5,
+            7.0,
+            f64::INFINITY,
+        ];
+        assert!(
+            values
+                .windows(2)
+                .all(|pair| ascending_bits(pair[0]) < ascending_bits(pair[1]))
+        );
         assert_eq!(ascending_bits(-0.0), ascending_bits(0.0));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::arrange::Layout;
 use super::corpus::Corpus;
-use super::decide::{Decisions, Fate};
+use super::decide::{Decisions, Fate, KeyValues};
 use super::progress::Progress;
 use super::scores::Scores;
 use super::{EngineError, Stop};
@@ -13,8 +13,9 @@ use crate::audit::{Emitted, SourceUsefulness};
 use crate::plan::Rejects as RejectsKept;
 use crate::record::FieldSpec;
 use crate::shard::{
-    ChecksumWriter, DuplicateRow, Duplicates, FileEntry, Part, PartEncoder, PartError, RejectRow, Rejects, SegmentRow,
-    ShardRow, ShardRows, ShardShape, UsefulnessType, schema,
+    ChecksumWriter, DuplicateRow, Duplicates, FileEntry, Order, OrderRow, Part, PartEncoder,
+    PartError, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows, ShardShape, UsefulnessType,
+    schema,
 };
 use crate::spill::{IoContext, Spill};
 use arrow::array::RecordBatch;
@@ -27,6 +28,8 @@ use std::path::Path;
 
 /// Token places of a row group: large enough to compress well, small enough for memory.
 const GROUP_POSITIONS: u64 = 2 << 20;
+/// Documents of a row group of the order file.
+const ORDER_GROUP: usize = 64 << 10;
 /// Token places of a batch inside a group.
 const BATCH_POSITIONS: u64 = 256 << 10;
 
@@ -53,6 +56,8 @@ pub struct Emit<'a> {
     pub shape: ShardShape,
     /// Key-value metadata of shards.
     pub metadata: Vec<(String, String)>,
+    /// Values that documents were sorted by.
+    pub keys: &'a KeyValues<'a>,
     /// Special tokens.
     pub ids: SpecialIds,
     /// Label, keep rule and reasons of each stage of the chain.
@@ -105,7 +110,14 @@ impl ShardSums {
             *sum += count;
         }
         for (source, sums) in other.by_source {
-            let entry = self.by_source.entry(source.clone()).or_insert(SourceUsefulness { source, tokens: 0, sum_255: 0 });
+            let entry = self
+                .by_source
+                .entry(source.clone())
+                .or_insert(SourceUsefulness {
+                    source,
+                    tokens: 0,
+                    sum_255: 0,
+                });
             entry.tokens += sums.tokens;
             entry.sum_255 += sums.sum_255;
         }
@@ -113,7 +125,9 @@ impl ShardSums {
 }
 
 fn arrow_error(error: arrow::error::ArrowError) -> EngineError {
-    EngineError::Failed(format!("a batch could not be built, which is a bug: {error}"))
+    EngineError::Failed(format!(
+        "a batch could not be built, which is a bug: {error}"
+    ))
 }
 
 /// Encodes groups on all workers, `threads` at a time, and appends them in order.
@@ -146,8 +160,18 @@ fn write_groups<G: Send + Sync, S: Send>(
 
 fn entry(out: &Path, path: &Path, written: (u64, u64, String), tokens: u64) -> FileEntry {
     let (bytes, rows, checksum) = written;
-    let path = path.strip_prefix(out).unwrap_or(path).to_string_lossy().replace('\\', "/");
-    FileEntry { path, bytes, rows, tokens, checksum }
+    let path = path
+        .strip_prefix(out)
+        .unwrap_or(path)
+        .to_string_lossy()
+        .replace('\\', "/");
+    FileEntry {
+        path,
+        bytes,
+        rows,
+        tokens,
+        checksum,
+    }
 }
 
 impl Emit<'_> {
@@ -156,7 +180,10 @@ impl Emit<'_> {
         let folder = self.out.join("shards");
         fresh_folder(&folder)?;
         let mut files = Vec::new();
-        let mut sums = ShardSums { histogram: vec![0; 256], ..ShardSums::default() };
+        let mut sums = ShardSums {
+            histogram: vec![0; 256],
+            ..ShardSums::default()
+        };
         let schema = schema(&self.shape);
         for (number, shard) in layout.shards.iter().enumerate() {
             let path = folder.join(format!("shard-{number:05}.parquet"));
@@ -198,25 +225,37 @@ impl Emit<'_> {
         end: u64,
         schema: &SchemaRef,
     ) -> Result<(Vec<RecordBatch>, ShardSums), EngineError> {
-        let mut sums = ShardSums { histogram: vec![0; 256], ..ShardSums::default() };
+        let mut sums = ShardSums {
+            histogram: vec![0; 256],
+            ..ShardSums::default()
+        };
         let mut batches = Vec::new();
         let mut rows = ShardRows::new(first);
         for number in first..end {
             let row = &layout.rows.values()[number as usize];
-            let segments = &layout.segments.values()[row.first_segment as usize..][..row.segments as usize];
+            let segments =
+                &layout.segments.values()[row.first_segment as usize..][..row.segments as usize];
             let begin_of_row = rows.input_ids.len();
             let mut described = Vec::with_capacity(segments.len());
             for segment in segments {
                 if segment.frame & 1 == 1 {
                     self.special(&mut rows, self.ids.begin);
                 }
-                let stretch = segment.doc_token_start as usize..(segment.doc_token_start + segment.tokens) as usize;
-                debug_assert_eq!(rows.input_ids.len() - begin_of_row, segment.row_start as usize);
-                rows.input_ids.extend_from_slice(&self.corpus.tokens(segment.number)[stretch.clone()]);
+                let stretch = segment.doc_token_start as usize
+                    ..(segment.doc_token_start + segment.tokens) as usize;
+                debug_assert_eq!(
+                    rows.input_ids.len() - begin_of_row,
+                    segment.row_start as usize
+                );
+                rows.input_ids
+                    .extend_from_slice(&self.corpus.tokens(segment.number)[stretch.clone()]);
                 let document = self.corpus.row(segment.number);
                 let source = self.corpus.source(document);
-                let mut by_source =
-                    SourceUsefulness { source: source.to_string(), tokens: u64::from(segment.tokens), sum_255: 0 };
+                let mut by_source = SourceUsefulness {
+                    source: source.to_string(),
+                    tokens: u64::from(segment.tokens),
+                    sum_255: 0,
+                };
                 if let Some((scores, _)) = self.scores {
                     let bytes = &scores.usefulness(segment.number)[stretch.clone()];
                     for &byte in bytes {
@@ -226,12 +265,15 @@ impl Emit<'_> {
                     match self.shape.usefulness {
                         Some(UsefulnessType::U8) => rows.usefulness_u8.extend_from_slice(bytes),
                         Some(UsefulnessType::F32) => {
-                            rows.usefulness_f32.extend_from_slice(&scores.usefulness_f32(segment.number)[stretch.clone()]);
+                            rows.usefulness_f32.extend_from_slice(
+                                &scores.usefulness_f32(segment.number)[stretch.clone()],
+                            );
                         }
                         None => {}
                     }
                     if self.shape.excess_nats {
-                        rows.excess_nats.extend_from_slice(&scores.excess_nats(segment.number)[stretch]);
+                        rows.excess_nats
+                            .extend_from_slice(&scores.excess_nats(segment.number)[stretch]);
                     }
                 }
                 match sums.by_source.get_mut(source) {
@@ -254,7 +296,9 @@ impl Emit<'_> {
                     doc_token_start: segment.doc_token_start,
                     tokens: segment.tokens,
                     copy: 0,
-                    score: self.scores.map(|(scores, _)| scores.of(segment.number).score),
+                    score: self
+                        .scores
+                        .map(|(scores, _)| scores.of(segment.number).score),
                 });
             }
             for _ in 0..row.padding {
@@ -274,9 +318,16 @@ impl Emit<'_> {
             let fields = if self.shape.packed {
                 Vec::new()
             } else {
-                segments.first().map_or_else(Vec::new, |segment| self.corpus.fields(segment.number))
+                segments
+                    .first()
+                    .map_or_else(Vec::new, |segment| self.corpus.fields(segment.number))
             };
-            rows.push(ShardRow { segments: described, special_tokens: row.special_tokens, padding: row.padding, fields });
+            rows.push(ShardRow {
+                segments: described,
+                special_tokens: row.special_tokens,
+                padding: row.padding,
+                fields,
+            });
             if rows.input_ids.len() as u64 >= BATCH_POSITIONS {
                 let full = std::mem::replace(&mut rows, ShardRows::new(number + 1));
                 batches.push(full.into_batch(&self.shape, schema).map_err(arrow_error)?);
@@ -301,17 +352,71 @@ impl Emit<'_> {
         }
     }
 
+    /// Writes the curriculum document by document, with what its order was made from.
+    pub fn order(&self, layout: &Layout) -> Result<Vec<FileEntry>, EngineError> {
+        let folder = self.out.join("order");
+        fresh_folder(&folder)?;
+        let path = folder.join("part-00000.parquet");
+        let schema = Order::schema(&layout.sort_keys);
+        let mut part = Part::create(&path, schema.clone(), &[])?;
+        let documents = layout.order.values().len();
+        let groups: Vec<(usize, usize)> = (0..documents)
+            .step_by(ORDER_GROUP)
+            .map(|first| (first, (first + ORDER_GROUP).min(documents)))
+            .collect();
+        let mut tokens = 0;
+        write_groups(
+            &mut part,
+            &groups,
+            self.stop,
+            |&(first, end), schema| {
+                let rows: Vec<OrderRow> = layout.order.values()[first..end]
+                    .iter()
+                    .map(|&number| {
+                        let row = self.corpus.row(number);
+                        OrderRow {
+                            doc_id: self.corpus.id(number),
+                            source: self.corpus.source(row).to_string(),
+                            rank: self.decisions.rank_of(number),
+                            content: row.content,
+                            tokens: row.tokens,
+                            keys: layout
+                                .sort_keys
+                                .iter()
+                                .map(|key| self.keys.value(number, key, "order"))
+                                .collect(),
+                        }
+                    })
+                    .collect();
+                let tokens: u64 = rows.iter().map(|row| u64::from(row.tokens)).sum();
+                Ok((
+                    vec![Order::batch(first as u64, &rows, schema).map_err(arrow_error)?],
+                    tokens,
+                ))
+            },
+            &schema,
+            |_, group| tokens += group,
+        )?;
+        Ok(vec![entry(self.out, &path, part.finish()?, tokens)])
+    }
+
     /// Documents that are rejected, in the order (input, id).
     fn rejected(&self) -> impl Iterator<Item = (u64, &Fate)> + '_ {
-        (0..self.corpus.len()).map(|rank| self.decisions.number_at(rank)).filter_map(|number| {
-            let rejected = !self.decisions.is_kept(number) && !self.decisions.is_failed(number);
-            let fate = self.decisions.fate(number);
-            (rejected && fate.duplicate_id == 0).then_some((number, fate))
-        })
+        (0..self.corpus.len())
+            .map(|rank| self.decisions.number_at(rank))
+            .filter_map(|number| {
+                let rejected = !self.decisions.is_kept(number) && !self.decisions.is_failed(number);
+                let fate = self.decisions.fate(number);
+                (rejected && fate.duplicate_id == 0).then_some((number, fate))
+            })
     }
 
     /// Writes the rejects, parts of about `part_tokens` tokens each.
-    pub fn rejects(&self, kept: RejectsKept, part_tokens: u64) -> Result<Vec<FileEntry>, EngineError> {
+    pub fn rejects(
+        &self,
+        kept: RejectsKept,
+        part_tokens: u64,
+    ) -> Result<Vec<FileEntry>, EngineError> {
         let folder = self.out.join("rejects");
         fresh_folder(&folder)?;
         if kept == RejectsKept::None {
@@ -331,10 +436,15 @@ impl Emit<'_> {
             let mut tokens = 0u64;
             while rejected.peek().is_some() && tokens < part_tokens {
                 let mut groups: Vec<Vec<u64>> = Vec::new();
-                while rejected.peek().is_some() && tokens < part_tokens && groups.len() < rayon::current_num_threads() {
+                while rejected.peek().is_some()
+                    && tokens < part_tokens
+                    && groups.len() < rayon::current_num_threads()
+                {
                     let (mut group, mut in_group) = (Vec::new(), 0);
                     while in_group < GROUP_POSITIONS && tokens < part_tokens {
-                        let Some((number, _)) = rejected.next() else { break };
+                        let Some((number, _)) = rejected.next() else {
+                            break;
+                        };
                         let length = u64::from(self.corpus.row(number).tokens);
                         in_group += length;
                         tokens += length;
@@ -356,7 +466,12 @@ impl Emit<'_> {
         Ok(files)
     }
 
-    fn reject_batches(&self, group: &[u64], kept: RejectsKept, schema: &SchemaRef) -> Result<Vec<RecordBatch>, EngineError> {
+    fn reject_batches(
+        &self,
+        group: &[u64],
+        kept: RejectsKept,
+        schema: &SchemaRef,
+    ) -> Result<Vec<RecordBatch>, EngineError> {
         let mut batches = Vec::new();
         let mut rows = Rejects::default();
         for &number in group {
@@ -364,10 +479,13 @@ impl Emit<'_> {
             let row = self.corpus.row(number);
             let words = &self.stages[fate.stage as usize];
             rows.input_ids.extend_from_slice(self.corpus.tokens(number));
-            let score = self.scores.filter(|&(_, stage)| fate.stage > stage).map(|(scores, _)| {
-                rows.usefulness.extend_from_slice(scores.usefulness(number));
-                scores.of(number).score
-            });
+            let score = self
+                .scores
+                .filter(|&(_, stage)| fate.stage > stage)
+                .map(|(scores, _)| {
+                    rows.usefulness.extend_from_slice(scores.usefulness(number));
+                    scores.of(number).score
+                });
             rows.push(RejectRow {
                 doc_id: self.corpus.id(number),
                 source: self.corpus.source(row).to_string(),
@@ -377,12 +495,17 @@ impl Emit<'_> {
                 kept_id: (fate.has_kept == 1).then(|| self.corpus.id(fate.kept)),
                 tokens: row.tokens,
                 score,
-                text: (kept == RejectsKept::Text).then(|| self.corpus.text(number).unwrap_or("").to_string()),
+                text: (kept == RejectsKept::Text)
+                    .then(|| self.corpus.text(number).unwrap_or("").to_string()),
                 fields: self.corpus.fields(number),
                 scored: score.is_some(),
             });
             if rows.input_ids.len() as u64 >= BATCH_POSITIONS {
-                batches.push(std::mem::take(&mut rows).into_batch(self.fields, schema).map_err(arrow_error)?);
+                batches.push(
+                    std::mem::take(&mut rows)
+                        .into_batch(self.fields, schema)
+                        .map_err(arrow_error)?,
+                );
             }
         }
         if !rows.is_empty() {
@@ -401,7 +524,9 @@ impl Emit<'_> {
         let mut rows = Vec::new();
         let flush = |rows: &mut Vec<DuplicateRow>, part: &mut Part| -> Result<(), EngineError> {
             if !rows.is_empty() {
-                let encoded = part.encoder().encode(&[Duplicates::batch(rows).map_err(arrow_error)?])?;
+                let encoded = part
+                    .encoder()
+                    .encode(&[Duplicates::batch(rows).map_err(arrow_error)?])?;
                 part.append(encoded)?;
                 rows.clear();
             }
@@ -422,7 +547,9 @@ impl Emit<'_> {
             }
         }
         flush(&mut rows, &mut part)?;
-        let written = part.finish().map_err(|error: PartError| EngineError::from(error))?;
+        let written = part
+            .finish()
+            .map_err(|error: PartError| EngineError::from(error))?;
         Ok(vec![entry(self.out, &path, written, tokens)])
     }
 
@@ -438,7 +565,9 @@ impl Emit<'_> {
         for (task, &base) in self.corpus.tasks.iter().zip(&self.corpus.bases) {
             let bad = task.folder.join("bad");
             for line in BufReader::new(File::open(&bad).context("read", &bad)?).split(b'\n') {
-                writer.write_all(&line.context("read", &bad)?).context("write", &temporary)?;
+                writer
+                    .write_all(&line.context("read", &bad)?)
+                    .context("write", &temporary)?;
                 writer.write_all(b"\n").context("write", &temporary)?;
                 lines += 1;
             }
@@ -446,10 +575,15 @@ impl Emit<'_> {
             for line in BufReader::new(File::open(&failed).context("read", &failed)?).split(b'\n') {
                 let line = line.context("read", &failed)?;
                 let space = line.iter().position(|&byte| byte == b' ').unwrap_or(0);
-                let at: u64 = std::str::from_utf8(&line[..space]).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+                let at: u64 = std::str::from_utf8(&line[..space])
+                    .ok()
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or(0);
                 // A dedupe that comes before may have dropped the document first.
                 if self.decisions.is_failed(base + at) {
-                    writer.write_all(&line[space + 1..]).context("write", &temporary)?;
+                    writer
+                        .write_all(&line[space + 1..])
+                        .context("write", &temporary)?;
                     writer.write_all(b"\n").context("write", &temporary)?;
                     lines += 1;
                 }
@@ -480,7 +614,10 @@ impl Emit<'_> {
             lines += 1;
         }
         let (buffer, bytes, checksum) = writer.finish();
-        buffer.into_inner().map_err(|e| e.into_error()).context("write", &temporary)?;
+        buffer
+            .into_inner()
+            .map_err(|e| e.into_error())
+            .context("write", &temporary)?;
         std::fs::rename(&temporary, &path).context("write", &path)?;
         Ok(entry(self.out, &path, (bytes, lines, checksum), 0))
     }

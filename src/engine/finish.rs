@@ -1,23 +1,23 @@
 //! The ledger, the filled pipeline and the manifest.
 
+use super::EngineError;
 use super::arrange::Layout;
 use super::corpus::SPELLS_SPECIAL;
 use super::decide::{Decisions, StageNotes};
 use super::emit::{ShardSums, StageWords};
 use super::inputs::Inputs;
-use super::run::options_json;
+use super::options;
 use super::work::write_whole;
-use super::EngineError;
 use crate::audit::{
-    Audit, Identity, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow, SourceUsefulness, TokenizerEntry, TruncatedFile,
-    Usefulness,
+    Audit, Identity, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow, SourceUsefulness,
+    TokenizerEntry, TruncatedFile, Usefulness,
 };
 use crate::plan::{Plan, StageRef};
 use crate::record::Counts;
 use crate::score::EstimatorKind;
 use crate::shard::{
-    EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, ShardShape, TokenizerManifest, Totals,
-    UsefulnessType,
+    EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, ShardShape,
+    TokenizerManifest, Totals, UsefulnessType,
 };
 use crate::spill::IoContext;
 use crate::stages;
@@ -26,8 +26,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that a run writes into its output folder, but for `work`.
-pub const OUTPUT_NAMES: [&str; 9] = [
-    "manifest.json", "pipeline.yaml", "audit.json", "shards", "rejects", "quarantine", "duplicates", "run.json", "run.log",
+pub const OUTPUT_NAMES: [&str; 10] = [
+    "manifest.json",
+    "pipeline.yaml",
+    "audit.json",
+    "shards",
+    "order",
+    "rejects",
+    "quarantine",
+    "duplicates",
+    "run.json",
+    "run.log",
 ];
 
 /// Usefulness below which a kept token is counted as low: a tenth.
@@ -54,8 +63,12 @@ pub struct Finish<'a> {
 pub fn read_audit(out: &Path) -> Result<Audit, EngineError> {
     let path = out.join("audit.json");
     let text = std::fs::read(&path).context("read", &path)?;
-    serde_json::from_slice(&text)
-        .map_err(|error| EngineError::Failed(format!("{}: is not a ledger of this version: {error}", path.display())))
+    serde_json::from_slice(&text).map_err(|error| {
+        EngineError::Failed(format!(
+            "{}: is not a ledger of this version: {error}",
+            path.display()
+        ))
+    })
 }
 
 /// Key-value metadata of every shard.
@@ -66,22 +79,40 @@ pub fn shard_metadata(
     shape: &ShardShape,
 ) -> Vec<(String, String)> {
     let mut pairs = vec![
-        ("goodput.tool", format!("goodput {}", env!("CARGO_PKG_VERSION"))),
+        (
+            "goodput.tool",
+            format!("goodput {}", env!("CARGO_PKG_VERSION")),
+        ),
         ("goodput.pipeline_hash", plan.hash.clone()),
         ("goodput.tokenizer", tokenizer.name.clone()),
-        ("goodput.tokenizer_fingerprint", tokenizer.fingerprint.clone()),
+        (
+            "goodput.tokenizer_fingerprint",
+            tokenizer.fingerprint.clone(),
+        ),
         ("goodput.tokenizer_engine", tokenizer.engine.clone()),
-        ("goodput.vocabulary_size", tokenizer.vocabulary_size.to_string()),
+        (
+            "goodput.vocabulary_size",
+            tokenizer.vocabulary_size.to_string(),
+        ),
         ("goodput.highest_id", tokenizer.highest_id.to_string()),
         ("goodput.padding_id", tokenizer.padding_id.to_string()),
     ];
-    for (name, token) in [("goodput.begin_token_id", &tokenizer.begin_token), ("goodput.end_token_id", &tokenizer.end_token)] {
+    for (name, token) in [
+        ("goodput.begin_token_id", &tokenizer.begin_token),
+        ("goodput.end_token_id", &tokenizer.end_token),
+    ] {
         if let Some((_, id)) = token {
             pairs.push((name, id.to_string()));
         }
     }
     if let Some((kind, fitted)) = estimator {
-        let word = |name: &str| fitted.get(name).and_then(Value::as_str).unwrap_or("").to_string();
+        let word = |name: &str| {
+            fitted
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or("")
+                .to_string()
+        };
         pairs.push(("goodput.estimator", kind.spec.name.to_string()));
         pairs.push(("goodput.estimator_version", kind.version.to_string()));
         pairs.push(("goodput.estimator_parameter_hash", word("parameter_hash")));
@@ -95,7 +126,10 @@ pub fn shard_metadata(
             },
         ));
     }
-    pairs.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
 }
 
 impl Finish<'_> {
@@ -112,7 +146,12 @@ impl Finish<'_> {
             .inputs
             .inputs
             .iter()
-            .map(|input| sources.iter().position(|name| *name == input.source).expect("collected above"))
+            .map(|input| {
+                sources
+                    .iter()
+                    .position(|name| *name == input.source)
+                    .expect("collected above")
+            })
             .collect();
         let mut read = vec![Counts::default(); sources.len()];
         let mut kept = vec![Counts::default(); sources.len()];
@@ -134,12 +173,26 @@ impl Finish<'_> {
                 kept[source] += counts;
             } else {
                 let failed = self.decisions.is_failed(number);
-                *lost.entry((failed, fate.stage, if failed { 0 } else { fate.reason }, source)).or_default() += counts;
+                *lost
+                    .entry((
+                        failed,
+                        fate.stage,
+                        if failed { 0 } else { fate.reason },
+                        source,
+                    ))
+                    .or_default() += counts;
             }
             spelled += u64::from(row.flags & SPELLS_SPECIAL == SPELLS_SPECIAL);
         }
         let rows = |counts: &[Counts]| -> Vec<ReadRow> {
-            sources.iter().zip(counts).map(|(source, counts)| ReadRow { source: source.to_string(), counts: *counts }).collect()
+            sources
+                .iter()
+                .zip(counts)
+                .map(|(source, counts)| ReadRow {
+                    source: source.to_string(),
+                    counts: *counts,
+                })
+                .collect()
         };
         let (mut rejected, mut failed) = (Vec::new(), Vec::new());
         for ((is_failed, stage, reason, source), counts) in lost {
@@ -178,7 +231,10 @@ impl Finish<'_> {
             }
             for (file, problem) in &task.info.truncated {
                 let file = self.inputs.files[*file as usize].found.name.clone();
-                truncated_files.push(TruncatedFile { file, problem: problem.clone() });
+                truncated_files.push(TruncatedFile {
+                    file,
+                    problem: problem.clone(),
+                });
             }
             for (stage, stage_notes) in &task.info.notes {
                 for (note, count) in stage_notes {
@@ -190,47 +246,81 @@ impl Finish<'_> {
             quarantined.insert((source, "duplicate_id".to_string()), (records, bytes));
         }
         if spelled > 0 {
-            notes.push(NoteRow { stage: "tokenize".into(), note: "documents_that_spell_a_special_token".into(), count: spelled });
+            notes.push(NoteRow {
+                stage: "tokenize".into(),
+                note: "documents_that_spell_a_special_token".into(),
+                count: spelled,
+            });
         }
         for (at, stage) in self.plan.stages.iter().enumerate() {
             if let StageRef::Document(kind) = stage.kind {
                 for (note, name) in stages::TABLE[kind].notes.iter().enumerate() {
                     if let Some(count) = counted.get(&(at as u16 + 1, note as u16)) {
-                        notes.push(NoteRow { stage: stage.label.clone(), note: name.to_string(), count: *count });
+                        notes.push(NoteRow {
+                            stage: stage.label.clone(),
+                            note: name.to_string(),
+                            count: *count,
+                        });
                     }
                 }
             }
             for (note, count) in self.notes.get(&stage.label).into_iter().flatten() {
-                notes.push(NoteRow { stage: stage.label.clone(), note: note.clone(), count: *count });
+                notes.push(NoteRow {
+                    stage: stage.label.clone(),
+                    note: note.clone(),
+                    count: *count,
+                });
             }
         }
         let emitted = self.sums.emitted;
         let read_tokens: u64 = read.iter().map(|counts| counts.tokens).sum();
         let histogram = &self.sums.histogram;
         let below = self.estimator.as_ref().map(|_| {
-            let tokens = histogram.iter().enumerate().filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0).map(|(_, n)| n).sum();
+            let tokens = histogram
+                .iter()
+                .enumerate()
+                .filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0)
+                .map(|(_, n)| n)
+                .sum();
             (LOW_USEFULNESS, tokens)
         });
         let usefulness = self.estimator.as_ref().map(|(kind, fitted)| {
             // Whole bytes are summed, so the sum is exact until the one division.
-            let sum_255: u64 = histogram.iter().enumerate().map(|(byte, n)| byte as u64 * n).sum();
+            let sum_255: u64 = histogram
+                .iter()
+                .enumerate()
+                .map(|(byte, n)| byte as u64 * n)
+                .sum();
             let sum = sum_255 as f64 / 255.0;
-            let u_ref = fitted.get("u_ref").and_then(Value::as_f64).filter(|u_ref| *u_ref > 0.0);
+            let u_ref = fitted
+                .get("u_ref")
+                .and_then(Value::as_f64)
+                .filter(|u_ref| *u_ref > 0.0);
             Usefulness {
                 estimator: kind.spec.name.to_string(),
-                calibration: fitted.get("calibration").and_then(Value::as_str).unwrap_or("uncalibrated").to_string(),
+                calibration: fitted
+                    .get("calibration")
+                    .and_then(Value::as_str)
+                    .unwrap_or("uncalibrated")
+                    .to_string(),
                 histogram: histogram.clone(),
                 sum,
                 u_ref,
-                data_goodput: u_ref.filter(|_| emitted.positions > 0).map(|u_ref| sum / u_ref / emitted.positions as f64),
+                data_goodput: u_ref
+                    .filter(|_| emitted.positions > 0)
+                    .map(|u_ref| sum / u_ref / emitted.positions as f64),
                 by_source: sources
                     .iter()
                     .map(|source| {
-                        self.sums.by_source.get(*source).cloned().unwrap_or(SourceUsefulness {
-                            source: source.to_string(),
-                            tokens: 0,
-                            sum_255: 0,
-                        })
+                        self.sums
+                            .by_source
+                            .get(*source)
+                            .cloned()
+                            .unwrap_or(SourceUsefulness {
+                                source: source.to_string(),
+                                tokens: 0,
+                                sum_255: 0,
+                            })
                     })
                     .collect(),
             }
@@ -273,7 +363,11 @@ impl Finish<'_> {
     }
 
     /// Writes `pipeline.yaml`, `audit.json` and, last of all, `manifest.json`.
-    pub fn write(self, out: &Path, mut files: Vec<FileEntry>) -> Result<(Audit, Manifest), EngineError> {
+    pub fn write(
+        self,
+        out: &Path,
+        mut files: Vec<FileEntry>,
+    ) -> Result<(Audit, Manifest), EngineError> {
         let audit = self.audit();
         if let Some(broken) = audit.identities.iter().find(|identity| !identity.holds) {
             return Err(EngineError::Failed(format!(
@@ -281,11 +375,21 @@ impl Finish<'_> {
                 broken.name, broken.left, broken.right
             )));
         }
-        let audit_text = serde_json::to_string_pretty(&audit).map_err(std::io::Error::other)? + "\n";
-        for (name, text) in [("pipeline.yaml", &self.plan.filled), ("audit.json", &audit_text)] {
+        let audit_text =
+            serde_json::to_string_pretty(&audit).map_err(std::io::Error::other)? + "\n";
+        for (name, text) in [
+            ("pipeline.yaml", &self.plan.filled),
+            ("audit.json", &audit_text),
+        ] {
             write_whole(&out.join(name), text.as_bytes())?;
             let checksum = format!("{:032x}", crate::algo::hash::content(text.as_bytes()));
-            files.push(FileEntry { path: name.to_string(), bytes: text.len() as u64, rows: 0, tokens: 0, checksum });
+            files.push(FileEntry {
+                path: name.to_string(),
+                bytes: text.len() as u64,
+                rows: 0,
+                tokens: 0,
+                checksum,
+            });
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut records: BTreeMap<u32, u64> = BTreeMap::new();
@@ -308,7 +412,11 @@ impl Finish<'_> {
                 records: records.get(&(number as u32)).copied().unwrap_or(0),
             })
             .collect();
-        let file_name = self.plan.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().to_string());
+        let file_name = self
+            .plan
+            .path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().to_string());
         let manifest = Manifest {
             version: 1,
             tool: self.tool.to_string(),
@@ -327,13 +435,15 @@ impl Finish<'_> {
             },
             order: OrderEntry {
                 strategy: self.plan.order.name.clone(),
-                parameters: options_json(&self.plan.order.options),
+                parameters: options::to_json(&self.plan.order.options),
+                sort_keys: self.order.sort_keys.clone(),
                 kendall_tau_b: self.order.kendall_tau_b.clone(),
                 lr_hint: self.lr_hint.to_string(),
             },
             pack: PackEntry {
                 method: self.plan.pack.name.clone(),
-                parameters: options_json(&self.plan.pack.options),
+                parameters: options::to_json(&self.plan.pack.options),
+                shard_tokens: self.plan.output.shard_tokens,
             },
             estimator: self.estimator.map(|(kind, fitted)| EstimatorEntry {
                 name: kind.spec.name.to_string(),

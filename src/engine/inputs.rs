@@ -58,7 +58,13 @@ impl Inputs {
             let fields = plan
                 .fields
                 .iter()
-                .map(|field| input.fields.iter().find(|mine| mine.name == field.name).cloned())
+                .map(|field| {
+                    input
+                        .fields
+                        .iter()
+                        .find(|mine| mine.name == field.name)
+                        .cloned()
+                })
                 .collect::<Vec<Option<FieldSpec>>>();
             let spec = InputSpec {
                 format: input.format.as_deref().and_then(Format::by_name),
@@ -83,8 +89,13 @@ impl Inputs {
                                         file.name
                                     ));
                                 }
-                                let places_are_rows = matches!(format, Format::Parquet | Format::Arrow);
-                                files.push(InputFile { input: number as u16, found: file, places_are_rows });
+                                let places_are_rows =
+                                    matches!(format, Format::Parquet | Format::Arrow);
+                                files.push(InputFile {
+                                    input: number as u16,
+                                    found: file,
+                                    places_are_rows,
+                                });
                             }
                             Err(error) => report(error.to_string()),
                         }
@@ -92,13 +103,25 @@ impl Inputs {
                 }
                 Err(error) => report(error.to_string()),
             }
-            inputs.push(Input { source: input.source.clone(), spec, on_error: input.on_error });
+            inputs.push(Input {
+                source: input.source.clone(),
+                spec,
+                on_error: input.on_error,
+            });
         }
-        if problems.is_empty() { Ok(Inputs { inputs, files }) } else { Err(EngineError::Problems(Problems(problems))) }
+        if problems.is_empty() {
+            Ok(Inputs { inputs, files })
+        } else {
+            Err(EngineError::Problems(Problems(problems)))
+        }
     }
 
     /// The files named by `reference`: text under `text`, the format guessed from the name.
-    pub fn reference(plan: &Plan, globs: &[String], problem: impl Fn(String) -> Problem) -> Result<Inputs, EngineError> {
+    pub fn reference(
+        plan: &Plan,
+        globs: &[String],
+        problem: impl Fn(String) -> Problem,
+    ) -> Result<Inputs, EngineError> {
         let spec = InputSpec::with_text("text");
         let resolved: Vec<String> = globs
             .iter()
@@ -107,16 +130,29 @@ impl Inputs {
                 None => plan.resolve(glob).display().to_string(),
             })
             .collect();
-        let bad = |error: source::SourceError| EngineError::Problems(Problems(vec![problem(format!("reference: {error}"))]));
+        let bad = |error: source::SourceError| {
+            EngineError::Problems(Problems(vec![problem(format!("reference: {error}"))]))
+        };
         let found = source::find_files(std::path::Path::new("/"), &resolved).map_err(bad)?;
         let mut files = Vec::new();
         for file in found {
             let format = spec.format_of(&file).map_err(bad)?;
             let places_are_rows = matches!(format, Format::Parquet | Format::Arrow);
-            files.push(InputFile { input: 0, found: file, places_are_rows });
+            files.push(InputFile {
+                input: 0,
+                found: file,
+                places_are_rows,
+            });
         }
-        let input = Input { source: "reference".to_string(), spec, on_error: OnError::Quarantine };
-        Ok(Inputs { inputs: vec![input], files })
+        let input = Input {
+            source: "reference".to_string(),
+            spec,
+            on_error: OnError::Quarantine,
+        };
+        Ok(Inputs {
+            inputs: vec![input],
+            files,
+        })
     }
 
     /// Bytes of all files as they lie on disk.
@@ -155,7 +191,10 @@ impl Inputs {
                         task.pieces.push(piece);
                         task.bytes += bytes;
                     }
-                    _ => tasks.push(Task { pieces: vec![piece], bytes }),
+                    _ => tasks.push(Task {
+                        pieces: vec![piece],
+                        bytes,
+                    }),
                 }
             }
         }
@@ -166,5 +205,7 @@ impl Inputs {
 /// Bytes of a task where nobody asked for others: small enough to share out and to redo, large
 /// enough that even 10 TB make a few thousand. No result depends on it.
 pub fn default_task_bytes(total_bytes: u64) -> u64 {
-    (total_bytes / 64).clamp(1 << 20, 64 << 20).max(total_bytes / 4_096)
+    (total_bytes / 64)
+        .clamp(1 << 20, 64 << 20)
+        .max(total_bytes / 4_096)
 }

@@ -16,6 +16,7 @@ mod emit;
 mod error;
 mod finish;
 mod inputs;
+mod options;
 mod prepare;
 mod progress;
 mod run;
@@ -49,6 +50,10 @@ impl Stop {
     /// # Errors
     /// [`EngineError::Interrupted`].
     pub fn check(&self) -> Result<(), EngineError> {
-        if self.0.load(Ordering::Relaxed) { Err(EngineError::Interrupted) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) {
+            Err(EngineError::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -5,7 +5,8 @@
 //! a dedupe that is stage 3.
 
 use super::corpus::{
-    DocRow, FAILED, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, derived_id, encode_meta,
+    DocRow, FAILED, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, derived_id,
+    encode_meta,
 };
 use super::inputs::{Inputs, Task};
 use super::progress::Progress;
@@ -125,24 +126,30 @@ impl Prepare<'_> {
             };
             Ok(info)
         };
-        // Many tasks: each worker its own. Few: the workers share the chunks of one task at a time,
-        // so that one huge compressed file keeps all of them busy.
-        let infos: Vec<TaskInfo> = if tasks.len() >= 2 * rayon::current_num_threads() {
-            let mut infos: Vec<(usize, TaskInfo)> = tasks
-                .par_iter()
-                .enumerate()
-                .with_max_len(1)
-                .map(|(number, task)| Ok((number, work((number, task), true)?)))
-                .collect::<Result<_, EngineError>>()?;
-            infos.sort_by_key(|(number, _)| *number);
-            infos.into_iter().map(|(_, info)| info).collect()
-        } else {
-            tasks.iter().enumerate().map(|task| work(task, false)).collect::<Result<_, _>>()?
-        };
+        // A task of more than half a worker's share, such as a huge compressed file, would be waited
+        // for in the end: all workers share its chunks. Then each worker has tasks of its own, the
+        // largest first, so that what is waited for in the end is small.
+        let threads = rayon::current_num_threads() as u64;
+        let whole: u64 = tasks.iter().map(|task| task.bytes).sum();
+        let (large, mut small): (Vec<_>, Vec<_>) = tasks
+            .iter()
+            .enumerate()
+            .partition(|(_, task)| task.bytes.saturating_mul(2 * threads) > whole);
+        small.sort_by_key(|(number, task)| (std::cmp::Reverse(task.bytes), *number));
+        let mut infos: Vec<(usize, TaskInfo)> = Vec::with_capacity(tasks.len());
+        for task in large {
+            infos.push((task.0, work(task, false)?));
+        }
+        let small: Vec<_> = small
+            .into_iter()
+            .par_bridge()
+            .map(|task| Ok((task.0, work(task, true)?)))
+            .collect::<Result<_, EngineError>>()?;
+        infos.extend(small);
+        infos.sort_by_key(|(number, _)| *number);
         let sketches = self.sketches();
         infos
             .into_iter()
-            .enumerate()
             .map(|(number, info)| Ok(TaskData::open(&place(number), info, sketches)?))
             .collect()
     }
@@ -156,7 +163,9 @@ impl Prepare<'_> {
         stop: &Stop,
     ) -> Result<TaskInfo, EngineError> {
         let sketches = self.sketches();
-        let mut streams: Vec<String> = ["docs", "tokens", "meta", "bad", "failed"].map(String::from).to_vec();
+        let mut streams: Vec<String> = ["docs", "tokens", "meta", "bad", "failed"]
+            .map(String::from)
+            .to_vec();
         streams.extend(sketches.text.then(|| "text".to_string()));
         streams.extend((0..sketches.exact).map(|slot| format!("exact-{slot}")));
         for slot in 0..sketches.near {
@@ -176,26 +185,34 @@ impl Prepare<'_> {
                     sums.append(part, &mut writer)?;
                 }
             } else {
-                // The reader stays ahead of the workers by one round of chunks.
+                // The reader is a round of chunks ahead of the workers, the writer a round behind.
                 let round = 2 * rayon::current_num_threads();
                 let mut chunks = next_round(&mut reader, round)?;
+                let mut made: Vec<Part> = Vec::new();
                 while !chunks.is_empty() {
                     stop.check()?;
-                    let (parts, next) = rayon::join(
+                    let (parts, (next, written)) = rayon::join(
                         || -> Vec<Part> {
                             std::mem::take(&mut chunks)
                                 .into_par_iter()
                                 .with_max_len(1)
-                                .map_init(Scratch::default, |scratch, chunk| self.chunk(*file, chunk, scratch))
+                                .map_init(Scratch::default, |scratch, chunk| {
+                                    self.chunk(*file, chunk, scratch)
+                                })
                                 .collect()
                         },
-                        || next_round(&mut reader, round),
+                        || {
+                            rayon::join(
+                                || next_round(&mut reader, round),
+                                || append_all(&mut made, &mut sums, &mut writer),
+                            )
+                        },
                     );
-                    for part in parts {
-                        sums.append(part, &mut writer)?;
-                    }
+                    written?;
+                    made = parts;
                     chunks = next?;
                 }
+                append_all(&mut made, &mut sums, &mut writer)?;
             }
             let summary = reader.summary();
             *sums.info.records.entry(*file).or_default() += summary.records;
@@ -248,16 +265,41 @@ impl Prepare<'_> {
                 bad.detail
             ));
         }
-        let counts = part.info.quarantined.entry(file).or_default().entry(bad.reason.to_string()).or_default();
+        let counts = part
+            .info
+            .quarantined
+            .entry(file)
+            .or_default()
+            .entry(bad.reason.to_string())
+            .or_default();
         counts.0 += 1;
         counts.1 += bad.raw_bytes;
-        let line = self.quarantine_line(file, bad.place, bad.reason, &bad.detail, &bad.raw, bad.raw_bytes);
+        let line = self.quarantine_line(
+            file,
+            bad.place,
+            bad.reason,
+            &bad.detail,
+            &bad.raw,
+            bad.raw_bytes,
+        );
         part.bad.extend_from_slice(&line);
     }
 
-    fn quarantine_line(&self, file: u32, place: u64, reason: &str, detail: &str, raw: &[u8], raw_bytes: u64) -> Vec<u8> {
+    fn quarantine_line(
+        &self,
+        file: u32,
+        place: u64,
+        reason: &str,
+        detail: &str,
+        raw: &[u8],
+        raw_bytes: u64,
+    ) -> Vec<u8> {
         let found = &self.inputs.files[file as usize];
-        let (offset, record) = if found.places_are_rows { (None, Some(place)) } else { (Some(place), None) };
+        let (offset, record) = if found.places_are_rows {
+            (None, Some(place))
+        } else {
+            (Some(place), None)
+        };
         let value = json!({
             "file": found.found.name,
             "source": self.inputs.input_of(file).source,
@@ -279,14 +321,20 @@ impl Prepare<'_> {
             Some(id) => hash::id_hash(id),
             None => hash::id_hash(&derived_id(name, document.place)),
         };
-        if self.sample_below.is_some_and(|bound| hash::keyed(self.seed, "sample", id_hash) >= bound) {
+        if self
+            .sample_below
+            .is_some_and(|bound| hash::keyed(self.seed, "sample", id_hash) >= bound)
+        {
             *part.info.left_out.entry(file).or_default() += 1;
             return;
         }
         let mut stage = NO_STAGE;
         let (mut reason, mut value) = (0, 0.0);
         let mut failure = None;
-        if let Err(error) = self.tokenizer.encode_into(&document.text, &mut document.tokens) {
+        if let Err(error) = self
+            .tokenizer
+            .encode_into(&document.text, &mut document.tokens)
+        {
             document.tokens.clear();
             failure = Some(format!("the tokenizer failed: {error}"));
         } else if document.tokens.is_empty() {
@@ -303,16 +351,21 @@ impl Prepare<'_> {
         for (at, step) in self.chain.iter().enumerate() {
             let takes_part = stage == NO_STAGE;
             match step {
-                Step::Judge(judge) if takes_part => match judge.judge(&mut document, &mut part.notes[at]) {
-                    Ok(Verdict::Keep) => {}
-                    Ok(Verdict::Reject { reason: which, value: deciding }) => {
-                        (stage, reason, value) = (at as u16, which as u16, deciding);
+                Step::Judge(judge) if takes_part => {
+                    match judge.judge(&mut document, &mut part.notes[at]) {
+                        Ok(Verdict::Keep) => {}
+                        Ok(Verdict::Reject {
+                            reason: which,
+                            value: deciding,
+                        }) => {
+                            (stage, reason, value) = (at as u16, which as u16, deciding);
+                        }
+                        Err(error) => {
+                            (stage, reason) = (at as u16, FAILED);
+                            failure = Some(error);
+                        }
                     }
-                    Err(error) => {
-                        (stage, reason) = (at as u16, FAILED);
-                        failure = Some(error);
-                    }
-                },
+                }
                 Step::Judge(_) | Step::Later => {}
                 Step::Exact { normalise } => {
                     part.exact[exact].push(if takes_part {
@@ -322,9 +375,15 @@ impl Prepare<'_> {
                     });
                     exact += 1;
                 }
-                Step::Near { hasher, shingle_words } => {
+                Step::Near {
+                    hasher,
+                    shingle_words,
+                } => {
                     let into = &mut part.near[near];
-                    let mut set = SetRow { start: into.shingles.len() as u64, ..SetRow::default() };
+                    let mut set = SetRow {
+                        start: into.shingles.len() as u64,
+                        ..SetRow::default()
+                    };
                     if takes_part {
                         let short = dedupe::sketch(
                             &document.text,
@@ -346,7 +405,14 @@ impl Prepare<'_> {
         if let Some(error) = failure {
             let text = document.text.as_bytes();
             let kept = &text[..text.len().min(crate::source::RAW_BYTES_KEPT)];
-            let line = self.quarantine_line(file, document.place, "failed", &error, kept, text.len() as u64);
+            let line = self.quarantine_line(
+                file,
+                document.place,
+                "failed",
+                &error,
+                kept,
+                text.len() as u64,
+            );
             part.failed.push((part.docs.len() as u64, line));
         }
         let content = hash::content(bytemuck::cast_slice(&document.tokens));
@@ -364,7 +430,11 @@ impl Prepare<'_> {
             tokens: document.tokens.len() as u32,
             meta_bytes: (part.meta.len() - meta_start) as u32,
             file,
-            flags: if self.tokenizer.special_markers_in(&document.text) { SPELLS_SPECIAL } else { 0 },
+            flags: if self.tokenizer.special_markers_in(&document.text) {
+                SPELLS_SPECIAL
+            } else {
+                0
+            },
             verdict_stage: stage,
             verdict_reason: reason,
             unused: 0,
@@ -384,6 +454,16 @@ fn next_round(reader: &mut Reader, chunks: usize) -> Result<Vec<Chunk>, EngineEr
         round.push(chunk);
     }
     Ok(round)
+}
+
+fn append_all(
+    parts: &mut Vec<Part>,
+    sums: &mut Sums,
+    writer: &mut TaskWriter,
+) -> Result<(), EngineError> {
+    parts
+        .drain(..)
+        .try_for_each(|part| sums.append(part, writer))
 }
 
 /// What a task has written so far.
@@ -427,9 +507,18 @@ impl Sums {
                 set.start += self.shingles[slot];
             }
             self.shingles[slot] += near.shingles.len() as u64;
-            writer.write(&format!("near-{slot}-sets"), bytemuck::cast_slice(&near.sets))?;
-            writer.write(&format!("near-{slot}-shingles"), bytemuck::cast_slice(&near.shingles))?;
-            writer.write(&format!("near-{slot}-bands"), bytemuck::cast_slice(&near.bands))?;
+            writer.write(
+                &format!("near-{slot}-sets"),
+                bytemuck::cast_slice(&near.sets),
+            )?;
+            writer.write(
+                &format!("near-{slot}-shingles"),
+                bytemuck::cast_slice(&near.shingles),
+            )?;
+            writer.write(
+                &format!("near-{slot}-bands"),
+                bytemuck::cast_slice(&near.bands),
+            )?;
         }
         self.info.documents += part.docs.len() as u64;
         self.info.tokens += part.tokens.len() as u64;
@@ -441,7 +530,13 @@ impl Sums {
         }
         for (file, reasons) in part.info.quarantined {
             for (reason, (records, bytes)) in reasons {
-                let sum = self.info.quarantined.entry(file).or_default().entry(reason).or_default();
+                let sum = self
+                    .info
+                    .quarantined
+                    .entry(file)
+                    .or_default()
+                    .entry(reason)
+                    .or_default();
                 sum.0 += records;
                 sum.1 += bytes;
             }
@@ -452,7 +547,13 @@ impl Sums {
             while note < 64 {
                 let count = notes.get(note);
                 if count > 0 {
-                    *self.info.notes.entry(stage as u16).or_default().entry(note as u16).or_default() += count;
+                    *self
+                        .info
+                        .notes
+                        .entry(stage as u16)
+                        .or_default()
+                        .entry(note as u16)
+                        .or_default() += count;
                 }
                 note += 1;
             }

@@ -6,6 +6,7 @@ use super::decide::{Decisions, KeyValues, StageNotes};
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
 use super::inputs::{Inputs, default_task_bytes};
+use super::options;
 use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
@@ -126,7 +127,12 @@ struct Clock {
 impl Clock {
     fn start() -> Clock {
         let now = (Instant::now(), core_seconds());
-        Clock { began: now, phase: now, phases: Vec::new(), peak: None }
+        Clock {
+            began: now,
+            phase: now,
+            phases: Vec::new(),
+            peak: None,
+        }
     }
     fn end(&mut self, phase: &str) {
         let now = (Instant::now(), core_seconds());
@@ -145,20 +151,6 @@ fn key(parts: &serde_json::Value) -> String {
     format!("{:032x}", hash::content(parts.to_string().as_bytes()))
 }
 
-/// Options as JSON, for the manifest and for keys.
-pub(super) fn options_json(options: &Options) -> serde_json::Value {
-    let value = |value: &Value| match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Integer(v) => json!(v),
-        Value::Number(v) => json!(v),
-        Value::Bool(v) => json!(v),
-        Value::Text(v) => json!(v),
-        Value::List(v) => json!(v),
-        Value::Variant(v) => json!({ &v.name: options_json(&v.options) }),
-    };
-    options.iter().map(|(name, v)| (name.to_string(), value(v))).collect::<serde_json::Map<_, _>>().into()
-}
-
 /// Everything that can be known before data are read.
 pub struct Prepared {
     /// Files.
@@ -173,7 +165,11 @@ pub struct Prepared {
 /// `$XDG_CACHE_HOME/goodput`, else `~/.cache/goodput`; `None` where neither is set. Nothing in it
 /// shapes a result, and all of it may be deleted.
 pub fn cache_folder() -> Option<PathBuf> {
-    let of = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let of = |variable: &str| {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let base = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")))?;
     Some(base.join("goodput"))
 }
@@ -207,8 +203,16 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
     let mut frame_tokens = [None, None];
     if let Some(tokenizer) = &tokenizer {
         let named = [
-            ("begin_token", &plan.tokenizer.begin_token, plan.tokenizer.begin_place),
-            ("end_token", &plan.tokenizer.end_token, plan.tokenizer.end_place),
+            (
+                "begin_token",
+                &plan.tokenizer.begin_token,
+                plan.tokenizer.begin_place,
+            ),
+            (
+                "end_token",
+                &plan.tokenizer.end_token,
+                plan.tokenizer.end_place,
+            ),
         ];
         for (slot, (option, token, place)) in frame_tokens.iter_mut().zip(named) {
             if let Some(token) = token {
@@ -233,7 +237,10 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
         if let StageRef::Score { .. } = stage.kind
             && let Some(globs) = reference_globs(&stage.options)
         {
-            let place = Place { line: stage.line, column: stage.column };
+            let place = Place {
+                line: stage.line,
+                column: stage.column,
+            };
             match Inputs::reference(plan, globs, |message| plan.problem(place, message)) {
                 Ok(_) => {}
                 Err(EngineError::Problems(Problems(found))) => problems.extend(found),
@@ -242,7 +249,11 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
         }
     }
     match (inputs, tokenizer) {
-        (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared { inputs, tokenizer, frame_tokens }),
+        (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared {
+            inputs,
+            tokenizer,
+            frame_tokens,
+        }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
 }
@@ -257,19 +268,31 @@ fn reference_globs(options: &Options) -> Option<&[String]> {
 }
 
 fn option_error(plan: &Plan, line: u32, column: u32, error: OptionError) -> EngineError {
-    let message = format!("'{}' must be {}, got {}", error.option, error.must_be, error.found);
-    EngineError::Problems(Problems(vec![plan.problem(Place { line, column }, message)]))
+    let message = format!(
+        "'{}' must be {}, got {}",
+        error.option, error.must_be, error.found
+    );
+    EngineError::Problems(Problems(vec![
+        plan.problem(Place { line, column }, message),
+    ]))
 }
 
 /// Refuses an output folder that is not this pipeline's. `Some` where it is complete already.
 fn claim(out: &Path, plan: &Plan, options: &RunOptions) -> Result<Option<Manifest>, EngineError> {
     let manifest_path = out.join("manifest.json");
     let owner_path = out.join("work").join("owner");
-    let owner = format!("{} {}", plan.hash, options.sample_share.map_or(String::new(), |share| share.to_string()));
+    let owner = format!(
+        "{} {}",
+        plan.hash,
+        options
+            .sample_share
+            .map_or(String::new(), |share| share.to_string())
+    );
     let mine = match std::fs::read_to_string(&manifest_path) {
         Ok(text) => match Manifest::parse(&text) {
             Ok(manifest) => {
-                let same = manifest.pipeline_hash == plan.hash && manifest.sample_share == options.sample_share;
+                let same = manifest.pipeline_hash == plan.hash
+                    && manifest.sample_share == options.sample_share;
                 if same && !options.fresh {
                     return Ok(Some(manifest));
                 }
@@ -278,7 +301,11 @@ fn claim(out: &Path, plan: &Plan, options: &RunOptions) -> Result<Option<Manifes
             Err(_) => false,
         },
         Err(_) => {
-            let empty = !out.exists() || std::fs::read_dir(out).context("list", out)?.next().is_none();
+            let empty = !out.exists()
+                || std::fs::read_dir(out)
+                    .context("list", out)?
+                    .next()
+                    .is_none();
             empty || std::fs::read_to_string(&owner_path).is_ok_and(|found| found == owner)
         }
     };
@@ -311,9 +338,15 @@ fn claim(out: &Path, plan: &Plan, options: &RunOptions) -> Result<Option<Manifes
 }
 
 fn remove(path: &Path) -> Result<(), EngineError> {
-    let gone = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    let gone = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
     match gone {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("remove", path).map_err(Into::into),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).context("remove", path).map_err(Into::into)
+        }
         _ => Ok(()),
     }
 }
@@ -329,20 +362,34 @@ fn in_use(work: &Path) -> EngineError {
 ///
 /// # Errors
 /// See [`EngineError`]. What was finished before an error is kept, and the next run goes on from there.
-pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &Stop) -> Result<Outcome, EngineError> {
+pub fn run(
+    plan: &Plan,
+    request: &RunOptions,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<Outcome, EngineError> {
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
     let prepared = prepare(plan, cache_folder().as_deref())?;
-    if let Some(manifest) = claim(&out, plan, options)? {
+    if let Some(manifest) = claim(&out, plan, request)? {
         let audit = finish::read_audit(&out)?;
-        return Ok(Outcome { out, audit, manifest, record: None });
+        return Ok(Outcome {
+            out,
+            audit,
+            manifest,
+            record: None,
+        });
     }
-    let work = options.work.clone().unwrap_or_else(|| out.join("work"));
+    let work = request.work.clone().unwrap_or_else(|| out.join("work"));
     std::fs::create_dir_all(&work).context("create", &work)?;
     let Some(lock) = Lock::take(&work)? else {
         return Err(in_use(&work));
     };
-    let Prepared { inputs, tokenizer, frame_tokens } = prepared;
+    let Prepared {
+        inputs,
+        tokenizer,
+        frame_tokens,
+    } = prepared;
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
     }
@@ -353,47 +400,82 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
     clock.end("checksum");
 
     // The chain: an entry for the tokenizer first, then the stages as the file has them.
-    let sources: Vec<String> = inputs.inputs.iter().map(|input| input.source.clone()).collect();
+    let sources: Vec<String> = inputs
+        .inputs
+        .iter()
+        .map(|input| input.source.clone())
+        .collect();
     let mut chain = vec![Step::Later];
-    let mut words = vec![StageWords { label: "tokenize".to_string(), reasons: &[], rule: String::new() }];
+    let mut words = vec![StageWords {
+        label: "tokenize".to_string(),
+        reasons: &[],
+        rule: String::new(),
+    }];
     let mut described = Vec::new();
     for stage in &plan.stages {
         let keep = |label: &str, keep: &str| format!("{label} keep {keep}");
-        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) = match stage.kind {
-            StageRef::Document(at) => {
-                let kind = stages::TABLE[at];
-                let built = (kind.build)(&stage.options)
-                    .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
-                (Step::Judge(built), kind.reasons, String::new())
-            }
-            StageRef::ExactDedupe => (
-                Step::Exact { normalise: stage.options.flag("normalise") },
-                plan::global::EXACT_DEDUPE_REASONS,
-                keep(&stage.label, "first"),
-            ),
-            StageRef::NearDedupe => {
-                let of = |name: &str| stage.options.integer(name) as usize;
-                (
-                    Step::Near {
-                        hasher: MinHasher::new(plan.seed, of("bands"), of("rows")),
-                        shingle_words: of("shingle_words"),
+        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) =
+            match stage.kind {
+                StageRef::Document(at) => {
+                    let kind = stages::TABLE[at];
+                    let built = (kind.build)(&stage.options)
+                        .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
+                    (Step::Judge(built), kind.reasons, String::new())
+                }
+                StageRef::ExactDedupe => (
+                    Step::Exact {
+                        normalise: stage.options.flag("normalise"),
                     },
-                    plan::global::NEAR_DEDUPE_REASONS,
-                    keep(&stage.label, stage.options.text("keep")),
-                )
-            }
-            StageRef::Score { .. } => (Step::Later, &[], String::new()),
-            StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
-        };
-        described.push(json!([stage.label, format!("{:?}", stage.kind), options_json(&stage.options)]));
+                    plan::global::EXACT_DEDUPE_REASONS,
+                    keep(&stage.label, "first"),
+                ),
+                StageRef::NearDedupe => {
+                    let of = |name: &str| stage.options.integer(name) as usize;
+                    (
+                        Step::Near {
+                            hasher: MinHasher::new(plan.seed, of("bands"), of("rows")),
+                            shingle_words: of("shingle_words"),
+                        },
+                        plan::global::NEAR_DEDUPE_REASONS,
+                        keep(&stage.label, stage.options.text("keep")),
+                    )
+                }
+                StageRef::Score { .. } => (Step::Later, &[], String::new()),
+                StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
+            };
+        described.push(json!([
+            stage.label,
+            format!("{:?}", stage.kind),
+            options::to_json(&stage.options)
+        ]));
         chain.push(step);
-        words.push(StageWords { label: stage.label.clone(), reasons, rule });
+        words.push(StageWords {
+            label: stage.label.clone(),
+            reasons,
+            rule,
+        });
     }
 
     let keep_text = plan.output.rejects == Rejects::Text;
-    let task_bytes = options.task_bytes.unwrap_or_else(|| default_task_bytes(inputs.bytes()));
-    let seen: Vec<_> = inputs.files.iter().zip(&checksums).map(|(file, sum)| (file.input, &file.found.name, sum)).collect();
-    let specs: Vec<_> = inputs.inputs.iter().map(|input| (&input.source, format!("{:?} {:?}", input.spec, input.on_error))).collect();
+    let task_bytes = request
+        .task_bytes
+        .unwrap_or_else(|| default_task_bytes(inputs.bytes()));
+    let seen: Vec<_> = inputs
+        .files
+        .iter()
+        .zip(&checksums)
+        .map(|(file, sum)| (file.input, &file.found.name, sum))
+        .collect();
+    let specs: Vec<_> = inputs
+        .inputs
+        .iter()
+        .map(|input| {
+            (
+                &input.source,
+                format!("{:?} {:?}", input.spec, input.on_error),
+            )
+        })
+        .collect();
     let prepare_stages: Vec<_> = described
         .iter()
         .zip(&plan.stages)
@@ -405,7 +487,15 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
     let tool = format!("goodput {}", env!("CARGO_PKG_VERSION"));
     let base_key = json!([tool, tokenizer.fingerprint(), tokenizer.engine()]);
     let prepare_key = key(&json!([
-        base_key, plan.seed, seen, specs, prepare_stages, labels, options.sample_share, keep_text, task_bytes
+        base_key,
+        plan.seed,
+        seen,
+        specs,
+        prepare_stages,
+        labels,
+        request.sample_share,
+        keep_text,
+        task_bytes
     ]));
 
     let tasks = inputs.tasks(task_bytes)?;
@@ -413,19 +503,28 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
         inputs: &inputs,
         tokenizer: &tokenizer,
         chain: &chain,
-        sample_below: options.sample_share.map(|share| (share * u64::MAX as f64) as u64),
+        sample_below: request
+            .sample_share
+            .map(|share| (share * u64::MAX as f64) as u64),
         seed: plan.seed,
         keep_text,
     };
     progress.begin("prepare", inputs.bytes(), Unit::Bytes);
-    let prepared = phase.run(&tasks, &work.join(format!("prepare-{prepare_key}")), progress, stop)?;
+    let prepared = phase.run(
+        &tasks,
+        &work.join(format!("prepare-{prepare_key}")),
+        progress,
+        stop,
+    )?;
     let corpus = Arc::new(Corpus::new(prepared, &inputs));
     progress.end();
     clock.end("prepare");
 
-    let spill = Spill::new(&work.join("spill"), (options.memory_bytes / 4) as usize);
+    let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
     let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
-    let reference_corpus = reference(plan, &tokenizer, &base_key, &work, task_bytes, progress, stop)?;
+    let reference_corpus = reference(
+        plan, &tokenizer, &base_key, &work, task_bytes, progress, stop,
+    )?;
     if reference_corpus.is_some() {
         clock.end("reference");
     }
@@ -457,7 +556,13 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
                     ("pairs_verified", report.pairs_verified),
                     ("skipped_full_bucket", report.skipped_full_bucket),
                 ];
-                notes.insert(stage.label.clone(), counts.iter().map(|(name, n)| (name.to_string(), *n)).collect());
+                notes.insert(
+                    stage.label.clone(),
+                    counts
+                        .iter()
+                        .map(|(name, n)| (name.to_string(), *n))
+                        .collect(),
+                );
                 "near_dedupe"
             }
             StageRef::Score { estimator: at } => {
@@ -470,20 +575,32 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
                     excess_nats: plan.output.excess_nats,
                 };
                 let score_key = key(&json!([
-                    prepare_key, described[..=at_in_chain(plan, stage)], reference_key, kind.version, kind.spec.name,
-                    wanted.usefulness_f32, wanted.excess_nats
+                    prepare_key,
+                    described[..=at_in_chain(plan, stage)],
+                    reference_key,
+                    kind.version,
+                    kind.spec.name,
+                    wanted.usefulness_f32,
+                    wanted.excess_nats
                 ]));
                 let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0);
-                let reference = reference_corpus.as_ref().map(|(corpus, _)| TokenView::reference(corpus, plan.seed));
+                let reference = reference_corpus
+                    .as_ref()
+                    .map(|(corpus, _)| TokenView::reference(corpus, plan.seed));
                 let phase = ScorePhase {
                     fit: fit.as_ref(),
                     view: &view,
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
-                    memory_bytes: options.memory_bytes / 2,
+                    memory_bytes: request.memory_bytes / 2,
                     wanted,
                 };
-                let found = phase.run(&work.join(format!("score-{score_key}")), progress, stop, &mut |name| clock.end(name))?;
+                let found = phase.run(
+                    &work.join(format!("score-{score_key}")),
+                    progress,
+                    stop,
+                    &mut |name| clock.end(name),
+                )?;
                 estimator = Some((kind, found.fitted.clone()));
                 scores = Some((found, number));
                 "score"
@@ -496,7 +613,10 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
                     seed: plan.seed,
                 };
                 let reaching = |number: &u64| decisions.reaches(*number, at as u16 + 1);
-                keys.check(stage.options.text("by"), &mut (0..corpus.len()).filter(reaching))?;
+                keys.check(
+                    stage.options.text("by"),
+                    &mut (0..corpus.len()).filter(reaching),
+                )?;
                 decisions.select(number, &stage.options, &keys)?;
                 "select"
             }
@@ -506,7 +626,8 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
 
     stop.check()?;
     progress.begin("arrange", 0, Unit::Documents);
-    let strategy = crate::order::build(&plan.order).map_err(|error| option_error(plan, 0, 0, error))?;
+    let strategy =
+        crate::order::build(&plan.order).map_err(|error| option_error(plan, 0, 0, error))?;
     let packer = crate::pack::build(&plan.pack).map_err(|error| option_error(plan, 0, 0, error))?;
     let keys = KeyValues {
         corpus: &corpus,
@@ -519,7 +640,15 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
         end_tokens: u32::from(frame_tokens[1].is_some()),
         shard_tokens: plan.output.shard_tokens,
     };
-    let layout = arrange(&decisions, &keys, strategy.as_ref(), packer.as_ref(), frame, &spill, &work.join("layout"))?;
+    let layout = arrange(
+        &decisions,
+        &keys,
+        strategy.as_ref(),
+        packer.as_ref(),
+        frame,
+        &spill,
+        &work.join("layout"),
+    )?;
     progress.end();
     clock.end("arrange");
 
@@ -547,7 +676,11 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
             plan::UsefulnessType::F32 => UsefulnessType::F32,
         }),
         excess_nats: scores.is_some() && plan.output.excess_nats,
-        fields: if packed { Vec::new() } else { plan.fields.clone() },
+        fields: if packed {
+            Vec::new()
+        } else {
+            plan.fields.clone()
+        },
     };
     let emit = Emit {
         corpus: &corpus,
@@ -555,6 +688,7 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
         scores: scores.as_ref().map(|(scores, stage)| (scores, *stage)),
         metadata: finish::shard_metadata(plan, &tokenizer_manifest, estimator.as_ref(), &shape),
         shape,
+        keys: &keys,
         ids,
         stages: &words,
         fields: &plan.fields,
@@ -567,6 +701,7 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
     progress.end();
     clock.end("emit");
     progress.begin("rejects and evidence", 0, Unit::Rows);
+    files.extend(emit.order(&layout)?);
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
     files.extend(emit.duplicates()?);
     files.push(emit.quarantine(&spill)?);
@@ -585,17 +720,20 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
         estimator,
         order: &layout,
         lr_hint: strategy.lr_hint(),
-        sample_share: options.sample_share,
+        sample_share: request.sample_share,
         tool: &tool,
     };
     let (audit, manifest) = finish.write(&out, files)?;
     clock.end("ledger");
     let record = RunRecord {
         tool,
-        pipeline_path: std::path::absolute(&plan.path).unwrap_or_else(|_| plan.path.clone()).display().to_string(),
-        set: options.set.clone(),
+        pipeline_path: std::path::absolute(&plan.path)
+            .unwrap_or_else(|_| plan.path.clone())
+            .display()
+            .to_string(),
+        set: request.set.clone(),
         threads: rayon::current_num_threads(),
-        memory_bytes: options.memory_bytes,
+        memory_bytes: request.memory_bytes,
         machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         wall_seconds: clock.began.0.elapsed().as_secs_f64(),
         core_seconds: core_seconds() - clock.began.1,
@@ -607,14 +745,16 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
     drop(layout);
     drop(decisions);
     drop(lock);
-    if !options.keep_work {
-        if options.work.is_none() {
+    if !request.keep_work {
+        if request.work.is_none() {
             remove(&work)?;
         } else {
             // A folder that the user named may hold other things of theirs.
             for entry in std::fs::read_dir(&work).context("list", &work)?.flatten() {
                 let name = entry.file_name().to_string_lossy().to_string();
-                let ours = ["prepare-", "reference-", "score-"].iter().any(|start| name.starts_with(start))
+                let ours = ["prepare-", "reference-", "score-"]
+                    .iter()
+                    .any(|start| name.starts_with(start))
                     || ["spill", "layout", "lock"].contains(&name.as_str());
                 if ours {
                     remove(&entry.path())?;
@@ -623,11 +763,19 @@ pub fn run(plan: &Plan, options: &RunOptions, progress: &dyn Progress, stop: &St
             remove(&out.join("work"))?;
         }
     }
-    Ok(Outcome { out, audit, manifest, record: Some(record) })
+    Ok(Outcome {
+        out,
+        audit,
+        manifest,
+        record: Some(record),
+    })
 }
 
 fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {
-    plan.stages.iter().position(|other| other.label == stage.label).expect("labels are unique")
+    plan.stages
+        .iter()
+        .position(|other| other.label == stage.label)
+        .expect("labels are unique")
 }
 
 /// The reference, tokenized, and its key; `None` where the pipeline names none.
@@ -641,26 +789,52 @@ fn reference(
     stop: &Stop,
 ) -> Result<Option<(Corpus, String)>, EngineError> {
     for stage in &plan.stages {
-        let StageRef::Score { .. } = stage.kind else { continue };
-        let Some(globs) = reference_globs(&stage.options) else { continue };
-        let place = Place { line: stage.line, column: stage.column };
+        let StageRef::Score { .. } = stage.kind else {
+            continue;
+        };
+        let Some(globs) = reference_globs(&stage.options) else {
+            continue;
+        };
+        let place = Place {
+            line: stage.line,
+            column: stage.column,
+        };
         let inputs = Inputs::reference(plan, globs, |message| plan.problem(place, message))?;
         let checksums = inputs.checksums(&|_| {})?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
         let reference_key = key(&json!([base_key, names, checksums, plan.seed, task_bytes]));
         let chain = [Step::Later];
-        let phase =
-            Prepare { inputs: &inputs, tokenizer, chain: &chain, sample_below: None, seed: plan.seed, keep_text: false };
+        let phase = Prepare {
+            inputs: &inputs,
+            tokenizer,
+            chain: &chain,
+            sample_below: None,
+            seed: plan.seed,
+            keep_text: false,
+        };
         progress.begin("reference", inputs.bytes(), Unit::Bytes);
-        let tasks = phase.run(&inputs.tasks(task_bytes)?, &work.join(format!("reference-{reference_key}")), progress, stop)?;
+        let tasks = phase.run(
+            &inputs.tasks(task_bytes)?,
+            &work.join(format!("reference-{reference_key}")),
+            progress,
+            stop,
+        )?;
         progress.end();
-        let bad: u64 = tasks.iter().flat_map(|task| task.info.quarantined.values()).flat_map(|reasons| reasons.values()).map(|(records, _)| records).sum();
+        let bad: u64 = tasks
+            .iter()
+            .flat_map(|task| task.info.quarantined.values())
+            .flat_map(|reasons| reasons.values())
+            .map(|(records, _)| records)
+            .sum();
         if bad > 0 {
             progress.warn(&format!("{bad} records of the reference could not be read and are not used; look at its files"));
         }
         let corpus = Corpus::new(tasks, &inputs);
         // The cut of the tasks does not belong into the key of the scores.
-        return Ok(Some((corpus, key(&json!([base_key, names, checksums, plan.seed])))));
+        return Ok(Some((
+            corpus,
+            key(&json!([base_key, names, checksums, plan.seed])),
+        )));
     }
     Ok(None)
 }

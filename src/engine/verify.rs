@@ -2,19 +2,21 @@
 
 use super::finish::read_audit;
 use super::inputs::Inputs;
+use super::options;
 use super::progress::{Progress, Unit};
 use super::run::RunRecord;
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::audit::{Audit, Identity};
+use crate::order::{Item, Items, Keys};
+use crate::pack::{Frame, Row};
 use crate::plan::{Overrides, Plan, Problems, TokenizerSource as Named};
-use crate::shard::{Manifest, ReadRejects, ReadShard, file_checksum};
+use crate::shard::{Manifest, ReadOrder, ReadRejects, ReadShard, file_checksum};
 use crate::source::{Entry, Reader, slices};
-use crate::spill::{IoContext, Spill};
+use crate::spill::{IoContext, ScratchColumn, Spill};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use xxhash_rust::xxh3::Xxh3Default;
 
 /// What came of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -70,14 +72,21 @@ struct Content {
     id: [u64; 2],
     tokens: u64,
     content: [u64; 2],
+    /// 0 from the output, possibly a part of a document; 1 from the inputs.
     from_inputs: u64,
+    /// Reading order in the inputs; where the part begins in the output.
+    at: u64,
 }
 
 struct Report(Vec<Check>);
 
 impl Report {
     fn say(&mut self, claim: &str, state: CheckState, found: impl Into<String>) {
-        self.0.push(Check { claim: claim.to_string(), state, found: found.into() });
+        self.0.push(Check {
+            claim: claim.to_string(),
+            state,
+            found: found.into(),
+        });
     }
     fn check(&mut self, claim: &str, problem: Option<String>, good: impl Into<String>) {
         match problem {
@@ -96,7 +105,12 @@ fn id_of(id: &str) -> [u64; 2] {
 ///
 /// # Errors
 /// When there is no manifest, or files cannot be read at all.
-pub fn verify(out: &Path, options: &VerifyOptions, progress: &dyn Progress, stop: &Stop) -> Result<Vec<Check>, EngineError> {
+pub fn verify(
+    out: &Path,
+    options: &VerifyOptions,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<Vec<Check>, EngineError> {
     let path = out.join("manifest.json");
     let text = std::fs::read_to_string(&path).map_err(|error| {
         EngineError::Request(format!(
@@ -108,34 +122,55 @@ pub fn verify(out: &Path, options: &VerifyOptions, progress: &dyn Progress, stop
     let manifest = match Manifest::parse(&text) {
         Ok(manifest) => manifest,
         Err(problem) => {
-            report.say("the manifest is as it was written", CheckState::Fails, format!("{} {problem}", path.display()));
+            report.say(
+                "the manifest is as it was written",
+                CheckState::Fails,
+                format!("{} {problem}", path.display()),
+            );
             return Ok(report.0);
         }
     };
-    report.say("the manifest is as it was written", CheckState::Holds, format!("dataset {}", manifest.checksum));
+    report.say(
+        "the manifest is as it was written",
+        CheckState::Holds,
+        format!("dataset {}", manifest.checksum),
+    );
     files(out, &manifest, &mut report, progress, stop)?;
     let audit = match read_audit(out) {
         Ok(audit) => audit,
         Err(error) => {
-            report.say("the ledger can be read", CheckState::Fails, error.to_string());
+            report.say(
+                "the ledger can be read",
+                CheckState::Fails,
+                error.to_string(),
+            );
             return Ok(report.0);
         }
     };
     for (identity, written) in Identity::of(&audit).iter().zip(&audit.identities) {
-        let problem = (!identity.holds || identity != written).then(|| format!("{} against {}", identity.left, identity.right));
-        report.check(&identity.name, problem, format!("{} = {}", identity.left, identity.right));
+        let problem = (!identity.holds || identity != written)
+            .then(|| format!("{} against {}", identity.left, identity.right));
+        report.check(
+            &identity.name,
+            problem,
+            format!("{} = {}", identity.left, identity.right),
+        );
     }
     let scratch = tempfile_in(out)?;
     let spill = Spill::new(&scratch, (options.memory_bytes / 8) as usize);
-    let result = rows(out, &manifest, &audit, options, &spill, &mut report, progress, stop);
+    let result = rows(
+        out,
+        &manifest,
+        &audit,
+        options,
+        &spill,
+        &mut report,
+        progress,
+        stop,
+    );
     let removed = std::fs::remove_dir_all(&scratch).context("remove", &scratch);
     result?;
     removed?;
-    report.say(
-        "ties in the order are broken by content, then (input, id)",
-        CheckState::CannotTell,
-        "the order among equal keys rests on the run; the same pipeline gives the same bytes again",
-    );
     if !options.inputs {
         report.say(
             "the tokens are those of the inputs",
@@ -161,7 +196,13 @@ fn tempfile_in(out: &Path) -> Result<std::path::PathBuf, EngineError> {
     }
 }
 
-fn files(out: &Path, manifest: &Manifest, report: &mut Report, progress: &dyn Progress, stop: &Stop) -> Result<(), EngineError> {
+fn files(
+    out: &Path,
+    manifest: &Manifest,
+    report: &mut Report,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<(), EngineError> {
     let total = manifest.files.iter().map(|file| file.bytes).sum();
     progress.begin("checksums", total, Unit::Bytes);
     let mut problem = None;
@@ -171,10 +212,16 @@ fn files(out: &Path, manifest: &Manifest, report: &mut Report, progress: &dyn Pr
         match found {
             Ok(found) if found == (file.bytes, file.checksum.clone()) => {}
             Ok((bytes, _)) if bytes != file.bytes => {
-                problem.get_or_insert(format!("{} has {bytes} bytes, the manifest says {}", file.path, file.bytes));
+                problem.get_or_insert(format!(
+                    "{} has {bytes} bytes, the manifest says {}",
+                    file.path, file.bytes
+                ));
             }
             Ok(_) => {
-                problem.get_or_insert(format!("{} has another checksum than the manifest says", file.path));
+                problem.get_or_insert(format!(
+                    "{} has another checksum than the manifest says",
+                    file.path
+                ));
             }
             Err(error) => {
                 problem.get_or_insert(error.to_string());
@@ -183,22 +230,41 @@ fn files(out: &Path, manifest: &Manifest, report: &mut Report, progress: &dyn Pr
         progress.advance(file.bytes);
     }
     progress.end();
-    report.check("every file has the size and checksum that the manifest says", problem, format!("{} files", manifest.files.len()));
-    let named: BTreeSet<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
+    report.check(
+        "every file has the size and checksum that the manifest says",
+        problem,
+        format!("{} files", manifest.files.len()),
+    );
+    let named: BTreeSet<&str> = manifest
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
     let mut stranger = None;
-    for folder in ["shards", "rejects", "quarantine", "duplicates"] {
-        for entry in std::fs::read_dir(out.join(folder)).into_iter().flatten().flatten() {
+    for folder in ["shards", "order", "rejects", "quarantine", "duplicates"] {
+        for entry in std::fs::read_dir(out.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
             if !named.contains(path.as_str()) {
                 stranger.get_or_insert(format!("{path} is not in the manifest"));
             }
         }
     }
-    report.check("no file stands beside those of the manifest", stranger, "none does");
+    report.check(
+        "no file stands beside those of the manifest",
+        stranger,
+        "none does",
+    );
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "one walk over the rows proves several claims")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one walk over the rows proves several claims"
+)]
 fn rows(
     out: &Path,
     manifest: &Manifest,
@@ -210,30 +276,52 @@ fn rows(
     stop: &Stop,
 ) -> Result<(), EngineError> {
     let by_document = |a: &Stretch, b: &Stretch| {
-        (a.id, a.copy, a.place, a.start, a.position).cmp(&(b.id, b.copy, b.place, b.start, b.position))
+        (a.id, a.copy, a.place, a.start, a.position)
+            .cmp(&(b.id, b.copy, b.place, b.start, b.position))
     };
     let mut stretches = spill.sorter("stretches", by_document);
-    let (mut next, mut positions, mut tokens, mut special, mut padding) = (0u64, 0u64, 0u64, 0u64, 0u64);
-    let (mut out_of_order, mut wrong_row, mut wrong_special, mut wide_id) = (None, None, None, None);
+    let (mut next, mut positions, mut tokens, mut special, mut padding) =
+        (0u64, 0u64, 0u64, 0u64, 0u64);
+    let (mut out_of_order, mut wrong_row, mut wrong_special, mut wide_id) =
+        (None, None, None, None);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
     progress.begin("rows", manifest.totals.rows, Unit::Rows);
-    let shards = || manifest.files.iter().filter(|file| file.path.starts_with("shards/"));
+    let shards = || {
+        manifest
+            .files
+            .iter()
+            .filter(|file| file.path.starts_with("shards/"))
+    };
     for file in shards() {
         stop.check()?;
         let mut failed = Ok(());
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             if row.position != next {
-                out_of_order.get_or_insert(format!("{}: row {} where {next} is due", file.path, row.position));
+                out_of_order.get_or_insert(format!(
+                    "{}: row {} where {next} is due",
+                    file.path, row.position
+                ));
             }
             next = row.position + 1;
             let length = row.input_ids.len() as u64;
             let mut in_segments = 0;
             let mut used = 0u64;
             for segment in &row.segments {
-                let count = segment.tokens.unwrap_or(length as u32 - row.special_tokens - row.padding);
-                let begin = segment.row_start.unwrap_or(if segment.doc_token_start == 0 { begins } else { 0 });
+                let count = segment
+                    .tokens
+                    .unwrap_or(length as u32 - row.special_tokens - row.padding);
+                let begin = segment
+                    .row_start
+                    .unwrap_or(if segment.doc_token_start == 0 {
+                        begins
+                    } else {
+                        0
+                    });
                 if u64::from(begin) < used || u64::from(begin) + u64::from(count) > length {
-                    wrong_row.get_or_insert(format!("{}: row {}: segments overlap or leave the row", file.path, row.position));
+                    wrong_row.get_or_insert(format!(
+                        "{}: row {}: segments overlap or leave the row",
+                        file.path, row.position
+                    ));
                 }
                 used = u64::from(begin) + u64::from(count);
                 in_segments += u64::from(count);
@@ -254,10 +342,21 @@ fn rows(
                     file.path, row.position, row.special_tokens, row.padding
                 ));
             }
-            if row.usefulness.as_ref().is_some_and(|usefulness| usefulness.len() as u64 != length) {
-                wrong_special.get_or_insert(format!("{}: row {}: usefulness has another length", file.path, row.position));
+            if row
+                .usefulness
+                .as_ref()
+                .is_some_and(|usefulness| usefulness.len() as u64 != length)
+            {
+                wrong_special.get_or_insert(format!(
+                    "{}: row {}: usefulness has another length",
+                    file.path, row.position
+                ));
             }
-            if let Some(id) = row.input_ids.iter().find(|id| **id >= manifest.tokenizer.vocabulary_size) {
+            if let Some(id) = row
+                .input_ids
+                .iter()
+                .find(|id| **id >= manifest.tokenizer.vocabulary_size)
+            {
                 wide_id.get_or_insert(format!("{}: row {}: id {id}", file.path, row.position));
             }
             positions += length;
@@ -270,25 +369,55 @@ fn rows(
         failed?;
     }
     progress.end();
-    report.check("row numbers are consecutive over all shards", out_of_order, format!("{next} rows"));
-    report.check("every place of a row is text, a special token or padding", wrong_row, format!("{positions} places"));
-    report.check("usefulness has one value for each token", wrong_special, "in every row");
-    report.check("every id is in the vocabulary", wide_id, format!("all below {}", manifest.tokenizer.vocabulary_size));
+    report.check(
+        "row numbers are consecutive over all shards",
+        out_of_order,
+        format!("{next} rows"),
+    );
+    report.check(
+        "every place of a row is text, a special token or padding",
+        wrong_row,
+        format!("{positions} places"),
+    );
+    report.check(
+        "usefulness has one value for each token",
+        wrong_special,
+        "in every row",
+    );
+    report.check(
+        "every id is in the vocabulary",
+        wide_id,
+        format!("all below {}", manifest.tokenizer.vocabulary_size),
+    );
     let emitted = &audit.emitted;
     let sums = (next, positions, tokens, special, padding);
-    let said = (emitted.rows, emitted.positions, emitted.tokens, emitted.special_tokens, emitted.padding);
+    let said = (
+        emitted.rows,
+        emitted.positions,
+        emitted.tokens,
+        emitted.special_tokens,
+        emitted.padding,
+    );
     report.check(
         "the shards hold what the ledger says was emitted",
-        (sums != said).then(|| format!("rows, positions, tokens, special, padding: {sums:?} against {said:?}")),
+        (sums != said).then(|| {
+            format!("rows, positions, tokens, special, padding: {sums:?} against {said:?}")
+        }),
         format!("{tokens} tokens"),
     );
     let mut rejected: BTreeMap<(String, String, String), (u64, u64)> = BTreeMap::new();
-    let reject_files: Vec<_> = manifest.files.iter().filter(|file| file.path.starts_with("rejects/")).collect();
+    let reject_files: Vec<_> = manifest
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("rejects/"))
+        .collect();
     for file in &reject_files {
         stop.check()?;
         let mut failed = Ok(());
         ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
-            let sum = rejected.entry((row.source.into(), row.stage.into(), row.reason.into())).or_default();
+            let sum = rejected
+                .entry((row.source.into(), row.stage.into(), row.reason.into()))
+                .or_default();
             sum.0 += 1;
             sum.1 += u64::from(row.tokens);
             failed = stretches.push(Stretch {
@@ -304,19 +433,33 @@ fn rows(
         failed?;
     }
     if reject_files.is_empty() {
-        report.say("the rejects are those of the ledger", CheckState::CannotTell, "the pipeline keeps none (rejects: none)");
+        report.say(
+            "the rejects are those of the ledger",
+            CheckState::CannotTell,
+            "the pipeline keeps none (rejects: none)",
+        );
     } else {
         let said: BTreeMap<_, _> = audit
             .rejected
             .iter()
-            .map(|row| ((row.source.clone(), row.stage.clone(), row.reason.clone()), (row.counts.documents, row.counts.tokens)))
+            .map(|row| {
+                (
+                    (row.source.clone(), row.stage.clone(), row.reason.clone()),
+                    (row.counts.documents, row.counts.tokens),
+                )
+            })
             .collect();
-        let problem = (rejected != said).then(|| "documents and tokens by source, stage and reason differ".to_string());
+        let problem = (rejected != said)
+            .then(|| "documents and tokens by source, stage and reason differ".to_string());
         let documents: u64 = rejected.values().map(|(documents, _)| documents).sum();
-        report.check("the rejects are those of the ledger", problem, format!("{documents} documents"));
+        report.check(
+            "the rejects are those of the ledger",
+            problem,
+            format!("{documents} documents"),
+        );
     }
     documents(stretches.finish()?, audit, report)?;
-    order(out, manifest, report)?;
+    order(out, manifest, spill, report)?;
     if options.inputs {
         inputs(out, manifest, options, spill, report, progress, stop)?;
     }
@@ -324,7 +467,11 @@ fn rows(
 }
 
 /// Every document whole, once, and either kept or rejected.
-fn documents(stretches: impl Iterator<Item = std::io::Result<Stretch>>, audit: &Audit, report: &mut Report) -> Result<(), EngineError> {
+fn documents(
+    stretches: impl Iterator<Item = std::io::Result<Stretch>>,
+    audit: &Audit,
+    report: &mut Report,
+) -> Result<(), EngineError> {
     let mut last: Option<Stretch> = None;
     let (mut kept, mut gap, mut both) = (0u64, None, None);
     for stretch in stretches {
@@ -332,7 +479,10 @@ fn documents(stretches: impl Iterator<Item = std::io::Result<Stretch>>, audit: &
         match last {
             Some(before) if before.id == stretch.id && before.copy == stretch.copy => {
                 if before.place != stretch.place || stretch.place == 1 {
-                    both.get_or_insert(format!("the document in row {} stands twice", before.position));
+                    both.get_or_insert(format!(
+                        "the document in row {} stands twice",
+                        before.position
+                    ));
                 } else if stretch.start != before.start + before.tokens {
                     gap.get_or_insert(format!(
                         "row {}: the document goes on at token {} where {} is due",
@@ -347,14 +497,25 @@ fn documents(stretches: impl Iterator<Item = std::io::Result<Stretch>>, audit: &
                     kept += u64::from(stretch.copy == 0);
                 }
                 if stretch.start != 0 {
-                    gap.get_or_insert(format!("row {}: the document begins at token {}", stretch.position, stretch.start));
+                    gap.get_or_insert(format!(
+                        "row {}: the document begins at token {}",
+                        stretch.position, stretch.start
+                    ));
                 }
             }
         }
         last = Some(stretch);
     }
-    report.check("every emitted document is there from its first token on, without gap or overlap", gap, format!("{kept} documents"));
-    report.check("no document is both kept and rejected, or twice in either", both, "none is");
+    report.check(
+        "every emitted document is there from its first token on, without gap or overlap",
+        gap,
+        format!("{kept} documents"),
+    );
+    report.check(
+        "no document is both kept and rejected, or twice in either",
+        both,
+        "none is",
+    );
     let said = Audit::total(&audit.kept).documents;
     report.check(
         "the documents in the shards are as many as the ledger keeps",
@@ -364,61 +525,190 @@ fn documents(stretches: impl Iterator<Item = std::io::Result<Stretch>>, audit: &
     Ok(())
 }
 
-/// The key that an order rises or falls by, where the rows carry it.
-fn order(out: &Path, manifest: &Manifest, report: &mut Report) -> Result<(), EngineError> {
-    let parameters = &manifest.order.parameters;
-    let by = parameters.get("by").and_then(|by| by.as_str()).unwrap_or("");
-    let descending = parameters.get("direction").and_then(|direction| direction.as_str()) == Some("descending");
-    let shards = || manifest.files.iter().filter(|file| file.path.starts_with("shards/"));
-    let whole = "the order follows the stated rule";
-    let window = manifest.pack.method == "best_fit";
-    match (manifest.order.strategy.as_str(), by) {
-        ("sorted", "score" | "usefulness") if !window => {
-            let (mut before, mut problem, mut documents) = (None::<f32>, None, 0u64);
-            for file in shards() {
-                ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
-                    for segment in row.segments.iter().filter(|segment| segment.doc_token_start == 0) {
-                        let Some(score) = segment.score else { continue };
-                        let rises = before.is_none_or(|before| if descending { before >= score } else { before <= score });
-                        if !rises {
-                            problem.get_or_insert(format!("{}: row {}: score {score} after {before:?}", file.path, row.position));
-                        }
-                        before = Some(score);
-                        documents += 1;
-                    }
-                    true
-                })?;
-            }
-            report.check(whole, problem, format!("{documents} scores, {}", if descending { "falling" } else { "rising" }));
-        }
-        ("shuffle", _) if !window => {
-            let key = hash::purpose_key(manifest.seed, "shuffle");
-            let (mut before, mut problem, mut documents) = (None::<u64>, None, 0u64);
-            for file in shards() {
-                ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
-                    for segment in row.segments.iter().filter(|segment| segment.doc_token_start == 0) {
-                        let hashed = hash::keyed_by(key, hash::id_hash(segment.doc_id));
-                        if before.is_some_and(|before| before > hashed) {
-                            problem.get_or_insert(format!("{}: row {}: '{}' stands too late", file.path, row.position, segment.doc_id));
-                        }
-                        before = Some(hashed);
-                        documents += 1;
-                    }
-                    true
-                })?;
-            }
-            report.check(whole, problem, format!("{documents} documents in the order of their keyed hashes"));
-        }
-        (strategy, _) => report.say(
-            whole,
-            CheckState::CannotTell,
-            format!(
-                "'{strategy}' with '{}' rests on values that the rows do not carry; Kendall's tau-b: {:?}",
-                manifest.pack.method, manifest.order.kendall_tau_b
-            ),
-        ),
+/// Sort keys as the order file has them.
+struct FileKeys {
+    names: Vec<String>,
+    values: ScratchColumn<f64>,
+}
+
+impl Keys for FileKeys {
+    fn value(&self, number: u64, key: &str) -> f64 {
+        let at = self.names.iter().position(|name| name == key);
+        at.map_or(f64::NAN, |at| {
+            self.values.values()[number as usize * self.names.len() + at]
+        })
     }
+}
+
+/// The order file against the rule that the manifest names, and the rows against the order file.
+fn order(
+    out: &Path,
+    manifest: &Manifest,
+    spill: &Spill,
+    report: &mut Report,
+) -> Result<(), EngineError> {
+    let (by_rule, by_packing) = (
+        "the order follows the stated rule, ties included",
+        "the rows are those that the packing makes of the order",
+    );
+    let strategy = options::from_json(
+        &manifest.order.strategy,
+        &manifest.order.parameters,
+        &crate::order::specs(),
+    )
+    .and_then(|variant| crate::order::build(&variant).ok());
+    let packer = options::from_json(
+        &manifest.pack.method,
+        &manifest.pack.parameters,
+        &crate::pack::specs(),
+    )
+    .and_then(|variant| crate::pack::build(&variant).ok());
+    let (Some(strategy), Some(packer)) = (strategy, packer) else {
+        report.say(
+            by_rule,
+            CheckState::CannotTell,
+            "this version does not know the strategy or the packing method",
+        );
+        return Ok(());
+    };
+    let files: Vec<_> = manifest
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("order/"))
+        .collect();
+    let documents: u64 = files.iter().map(|file| file.rows).sum();
+    let names = manifest.order.sort_keys.clone();
+    let path = |name: &str| spill.folder().join(name);
+    let mut items = ScratchColumn::<Item>::create(&path("items"), documents)?;
+    let mut ids = ScratchColumn::<[u64; 2]>::create(&path("ids"), documents)?;
+    let mut keys = FileKeys {
+        values: ScratchColumn::create(&path("keys"), documents * names.len() as u64)?,
+        names: names.clone(),
+    };
+    let mut next = 0u64;
+    let mut problem = None;
+    for file in &files {
+        ReadOrder::open(&out.join(&file.path))?.rows(&names, &mut |place, row| {
+            if place != next || place >= documents {
+                problem.get_or_insert(format!("{}: place {place} where {next} is due", file.path));
+                return false;
+            }
+            items.values_mut()[place as usize] = Item {
+                number: place,
+                rank: row.rank,
+                content: row.content,
+                id_hash: hash::id_hash(&row.doc_id),
+                tokens: u64::from(row.tokens),
+            };
+            ids.values_mut()[place as usize] = id_of(&row.doc_id);
+            for (at, value) in row.keys.iter().enumerate() {
+                keys.values.values_mut()[place as usize * names.len() + at] = *value;
+            }
+            next += 1;
+            true
+        })?;
+    }
+    let stream = || -> Items<'_> { Box::new(items.values().iter().map(|item| Ok(*item))) };
+    if problem.is_none() {
+        problem =
+            match crate::order::prove(strategy.as_ref(), stream(), &keys, manifest.seed, spill)? {
+                crate::order::Proof::Holds { .. } => None,
+                crate::order::Proof::Differs { position, .. } => Some(format!(
+                    "order/: another document than that in place {position} is due there"
+                )),
+            };
+    }
+    let taus: Vec<String> = manifest
+        .order
+        .kendall_tau_b
+        .iter()
+        .map(|(key, tau)| format!(", Kendall's tau-b of {key} {tau:.4}"))
+        .collect();
+    report.check(
+        by_rule,
+        problem,
+        format!(
+            "{documents} documents, {}{}",
+            manifest.order.strategy,
+            taus.concat()
+        ),
+    );
+
+    let frame = Frame {
+        begin_tokens: u32::from(manifest.tokenizer.begin_token.is_some()),
+        end_tokens: u32::from(manifest.tokenizer.end_token.is_some()),
+        shard_tokens: manifest.pack.shard_tokens,
+    };
+    let score = names
+        .iter()
+        .position(|name| name == "score" || name == "usefulness");
+    let mut expected = packer.pack(stream(), frame);
+    let (mut problem, mut failed) = (None, Ok(()));
+    for file in manifest
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("shards/"))
+    {
+        ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
+            let due = match expected.next() {
+                Some(Ok(due)) => due,
+                Some(Err(error)) => {
+                    failed = Err(error);
+                    return false;
+                }
+                None => Row::default(),
+            };
+            let length = row.input_ids.len() as u32;
+            let same = due.special_tokens == row.special_tokens
+                && due.padding == row.padding
+                && due.segments.len() == row.segments.len()
+                && due.segments.iter().zip(&row.segments).all(|(due, found)| {
+                    let at = due.item.number as usize;
+                    let key =
+                        score.map(|score| keys.values.values()[at * names.len() + score] as f32);
+                    ids.values()[at] == id_of(found.doc_id)
+                        && due.doc_token_start == found.doc_token_start
+                        && due.tokens
+                            == found
+                                .tokens
+                                .unwrap_or(length - row.special_tokens - row.padding)
+                        && found.row_start.is_none_or(|start| start == due.row_start)
+                        && key.is_none_or(|key| Some(key) == found.score)
+                });
+            if !same {
+                problem.get_or_insert(format!(
+                    "{}: row {} is another one",
+                    file.path, row.position
+                ));
+            }
+            same
+        })?;
+    }
+    failed?;
+    if problem.is_none() && expected.next().is_some() {
+        problem = Some("rows are missing at the end".to_string());
+    }
+    report.check(
+        by_packing,
+        problem,
+        format!("{} of {}", manifest.pack.method, manifest.pack.parameters),
+    );
     Ok(())
+}
+
+/// A sum over (place, id) of token ids that begin at place `at` of their document: parts of a
+/// document add up to the whole, in any order.
+fn sum_of(ids: &[u32], at: u64) -> [u64; 2] {
+    let mut sum = [0u64; 2];
+    for (id, place) in ids.iter().zip(at..) {
+        let mixed = xxhash_rust::xxh3::xxh3_64(&(place << 32 ^ u64::from(*id)).to_le_bytes());
+        sum = add(sum, [mixed, mixed.wrapping_mul(mixed | 1)]);
+    }
+    sum
+}
+
+fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+    [a[0].wrapping_add(b[0]), a[1].wrapping_add(b[1])]
 }
 
 /// Reads and tokenizes the inputs again and compares document by document.
@@ -442,9 +732,12 @@ fn inputs(
     let inputs = Inputs::find(&plan)?;
     let checksums = inputs.checksums(&|_| {})?;
     let same = inputs.files.len() == manifest.inputs.len()
-        && inputs.files.iter().zip(&checksums).zip(&manifest.inputs).all(|((file, sum), entry)| {
-            file.found.name == entry.name && *sum == entry.checksum
-        });
+        && inputs
+            .files
+            .iter()
+            .zip(&checksums)
+            .zip(&manifest.inputs)
+            .all(|((file, sum), entry)| file.found.name == entry.name && *sum == entry.checksum);
     report.check(
         "the input files are those of the run",
         (!same).then(|| "a file was changed, added or removed since".to_string()),
@@ -456,54 +749,64 @@ fn inputs(
     };
     let tokenizer = Tokenizer::load(&source, super::cache_folder().as_deref())?;
     let compare = |a: &Content, b: &Content| {
-        (a.id, a.from_inputs, a.tokens, a.content).cmp(&(b.id, b.from_inputs, b.tokens, b.content))
+        (a.id, a.from_inputs, a.at, a.tokens, a.content).cmp(&(
+            b.id,
+            b.from_inputs,
+            b.at,
+            b.tokens,
+            b.content,
+        ))
     };
     let mut contents = spill.sorter("contents", compare);
-    // From the output: kept documents from the shards, rejected ones where their ids were kept.
-    let mut open: BTreeMap<[u64; 2], (u64, Box<Xxh3Default>)> = BTreeMap::new();
-    let mut finished: Vec<Content> = Vec::new();
-    let close = |id: [u64; 2], (tokens, sum): (u64, Box<Xxh3Default>)| {
-        let content = sum.digest128();
-        Content { id, tokens, content: [(content >> 64) as u64, content as u64], from_inputs: 0 }
-    };
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
-    for file in manifest.files.iter().filter(|file| file.path.starts_with("shards/")) {
+    for file in manifest
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("shards/"))
+    {
+        let mut failed = Ok(());
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             for segment in row.segments.iter().filter(|segment| segment.copy == 0) {
-                let id = id_of(segment.doc_id);
-                let count = segment.tokens.unwrap_or(row.input_ids.len() as u32 - row.special_tokens - row.padding);
-                let begin = segment.row_start.unwrap_or(if segment.doc_token_start == 0 { begins } else { 0 }) as usize;
+                let count = segment
+                    .tokens
+                    .unwrap_or(row.input_ids.len() as u32 - row.special_tokens - row.padding);
+                let begin = segment
+                    .row_start
+                    .unwrap_or(if segment.doc_token_start == 0 {
+                        begins
+                    } else {
+                        0
+                    }) as usize;
                 let ids = &row.input_ids[begin..begin + count as usize];
-                let (tokens, sum) = open.entry(id).or_insert_with(|| (0, Box::new(Xxh3Default::new())));
-                sum.update(bytemuck::cast_slice(ids));
-                *tokens += ids.len() as u64;
+                let at = u64::from(segment.doc_token_start);
+                failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| {
+                    contents.push(Content {
+                        id: id_of(segment.doc_id),
+                        tokens: ids.len() as u64,
+                        content: sum_of(ids, at),
+                        from_inputs: 0,
+                        at,
+                    })
+                });
             }
-            // Parts of a document stand near each other: whatever this row did not touch is whole.
-            if open.len() > 100_000 {
-                let here: BTreeSet<_> = row.segments.iter().map(|segment| id_of(segment.doc_id)).collect();
-                for (id, sum) in std::mem::take(&mut open) {
-                    if here.contains(&id) { open.insert(id, sum); } else { finished.push(close(id, sum)); }
-                }
-            }
-            true
+            failed.is_ok()
         })?;
-        for content in finished.drain(..) {
-            contents.push(content)?;
-        }
+        failed?;
     }
-    for (id, sum) in open {
-        contents.push(close(id, sum))?;
-    }
-    for file in manifest.files.iter().filter(|file| file.path.starts_with("rejects/")) {
+    for file in manifest
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("rejects/"))
+    {
         let mut failed = Ok(());
         ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
             if let Some(ids) = row.input_ids {
-                let content = hash::content(bytemuck::cast_slice(&ids));
                 failed = contents.push(Content {
                     id: id_of(row.doc_id),
                     tokens: ids.len() as u64,
-                    content: [(content >> 64) as u64, content as u64],
+                    content: sum_of(&ids, 0),
                     from_inputs: 0,
+                    at: 0,
                 });
             }
             failed.is_ok()
@@ -512,7 +815,7 @@ fn inputs(
     }
     progress.begin("inputs", inputs.bytes(), Unit::Bytes);
     let mut ids = Vec::new();
-    let mut read_tokens: BTreeMap<String, u64> = BTreeMap::new();
+    let mut read = 0u64;
     let mut failed: Result<(), std::io::Error> = Ok(());
     for (number, file) in inputs.files.iter().enumerate() {
         let input = inputs.input_of(number as u32);
@@ -521,25 +824,27 @@ fn inputs(
             while let Some(chunk) = reader.next_chunk()? {
                 stop.check()?;
                 chunk.decode(&input.spec, &mut |entry| {
-                    let Entry::Document(document) = entry else { return };
-                    let id = document
-                        .id
-                        .clone()
-                        .unwrap_or_else(|| super::corpus::derived_id(&file.found.name, document.place));
+                    let Entry::Document(document) = entry else {
+                        return;
+                    };
+                    let id = document.id.clone().unwrap_or_else(|| {
+                        super::corpus::derived_id(&file.found.name, document.place)
+                    });
                     let sampled = manifest.sample_share.is_none_or(|share| {
-                        hash::keyed(manifest.seed, "sample", hash::id_hash(&id)) < (share * u64::MAX as f64) as u64
+                        hash::keyed(manifest.seed, "sample", hash::id_hash(&id))
+                            < (share * u64::MAX as f64) as u64
                     });
                     if !sampled || tokenizer.encode_into(&document.text, &mut ids).is_err() {
                         return;
                     }
-                    *read_tokens.entry(input.source.clone()).or_default() += ids.len() as u64;
-                    let content = hash::content(bytemuck::cast_slice(&ids));
                     let content = Content {
                         id: id_of(&id),
                         tokens: ids.len() as u64,
-                        content: [(content >> 64) as u64, content as u64],
+                        content: sum_of(&ids, 0),
                         from_inputs: 1,
+                        at: read,
                     };
+                    read += 1;
                     if failed.is_ok() {
                         failed = contents.push(content);
                     }
@@ -556,9 +861,17 @@ fn inputs(
     for content in contents.finish()? {
         let content = content?;
         if content.from_inputs == 0 {
-            missing += u64::from(!matched);
-            output = Some(content);
-            matched = false;
+            match &mut output {
+                Some(whole) if whole.id == content.id => {
+                    whole.tokens += content.tokens;
+                    whole.content = add(whole.content, content.content);
+                }
+                _ => {
+                    missing += u64::from(!matched);
+                    output = Some(content);
+                    matched = false;
+                }
+            }
         } else if let Some(found) = output.filter(|found| found.id == content.id) {
             // Of repeated ids the first is in the output, the others in quarantine.
             if !matched {
@@ -572,13 +885,22 @@ fn inputs(
         }
     }
     missing += u64::from(!matched);
-    let rejects_kept = manifest.files.iter().any(|file| file.path.starts_with("rejects/"));
+    let rejects_kept = manifest
+        .files
+        .iter()
+        .any(|file| file.path.starts_with("rejects/"));
     let problem = if differing > 0 || missing > 0 || (rejects_kept && unmatched > 0) {
-        Some(format!("{differing} documents differ, {missing} are not in the inputs, {unmatched} are only in the inputs"))
+        Some(format!(
+            "{differing} documents differ, {missing} are not in the inputs, {unmatched} are only in the inputs"
+        ))
     } else {
         None
     };
-    report.check("the tokens are those of the inputs, document by document", problem, format!("{same} documents"));
+    report.check(
+        "the tokens are those of the inputs, document by document",
+        problem,
+        format!("{same} documents"),
+    );
     Ok(())
 }
 
@@ -593,18 +915,24 @@ pub fn plan_of(out: &Path, pipeline: Option<&Path>) -> Result<Plan, EngineError>
             let record = out.join("run.json");
             let text = std::fs::read(&record).context("read", &record)?;
             let record: RunRecord = serde_json::from_slice(&text).map_err(|error| {
-                EngineError::Request(format!("{}: {error}; name the pipeline with --pipeline", record.display()))
+                EngineError::Request(format!(
+                    "{}: {error}; name the pipeline with --pipeline",
+                    record.display()
+                ))
             })?;
             record.pipeline_path.into()
         }
     };
     let set = overrides_of(out)?;
-    crate::plan::load(&path, &Overrides { set, out: None }).map_err(|problems: Problems| EngineError::Problems(problems))
+    crate::plan::load(&path, &Overrides { set, out: None })
+        .map_err(|problems: Problems| EngineError::Problems(problems))
 }
 
 /// The `--set` of the run, which the record keeps.
 fn overrides_of(out: &Path) -> Result<Vec<String>, EngineError> {
     let path = out.join("run.json");
     let text = std::fs::read(&path).context("read", &path)?;
-    Ok(serde_json::from_slice::<RunRecord>(&text).map(|record| record.set).unwrap_or_default())
+    Ok(serde_json::from_slice::<RunRecord>(&text)
+        .map(|record| record.set)
+        .unwrap_or_default())
 }

@@ -39,15 +39,27 @@ impl TaskWriter {
         for name in streams {
             let path = temporary.join(name);
             let file = File::create(&path).context("write", &path)?;
-            all.insert(name.clone(), ChecksumWriter::new(BufWriter::with_capacity(1 << 18, file)));
+            all.insert(
+                name.clone(),
+                ChecksumWriter::new(BufWriter::with_capacity(1 << 18, file)),
+            );
         }
-        Ok(TaskWriter { temporary, place: place.to_path_buf(), streams: all })
+        Ok(TaskWriter {
+            temporary,
+            place: place.to_path_buf(),
+            streams: all,
+        })
     }
 
     /// Appends bytes to one of the streams.
     pub fn write(&mut self, stream: &str, bytes: &[u8]) -> io::Result<()> {
-        let writer = self.streams.get_mut(stream).expect("streams are named when the task begins");
-        writer.write_all(bytes).context("write", &self.temporary.join(stream))
+        let writer = self
+            .streams
+            .get_mut(stream)
+            .expect("streams are named when the task begins");
+        writer
+            .write_all(bytes)
+            .context("write", &self.temporary.join(stream))
     }
 
     /// Ends the task and gives it its name.
@@ -56,7 +68,10 @@ impl TaskWriter {
         for (name, writer) in self.streams {
             let (buffer, bytes, checksum) = writer.finish();
             let path = self.temporary.join(&name);
-            buffer.into_inner().map_err(|e| e.into_error()).context("write", &path)?;
+            buffer
+                .into_inner()
+                .map_err(|e| e.into_error())
+                .context("write", &path)?;
             files.insert(name, (bytes, checksum));
         }
         let path = self.temporary.join("done.json");
@@ -73,10 +88,9 @@ impl TaskWriter {
 pub fn finished<T: DeserializeOwned>(place: &Path) -> Option<T> {
     let text = fs::read(place.join("done.json")).ok()?;
     let done: Done<T> = serde_json::from_slice(&text).ok()?;
-    let whole = done
-        .files
-        .iter()
-        .all(|(name, expected)| file_checksum(&place.join(name)).is_ok_and(|found| found == *expected));
+    let whole = done.files.iter().all(|(name, expected)| {
+        file_checksum(&place.join(name)).is_ok_and(|found| found == *expected)
+    });
     whole.then_some(done.info)
 }
 

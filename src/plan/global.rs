@@ -5,7 +5,7 @@ use crate::record::{Kind, OptionSpec, Reason, Spec};
 /// Exact copies.
 pub const EXACT_DEDUPE: Spec = Spec {
     name: "exact_dedupe",
-    summary: "Rejects documents whose text stands in the corpus already.",
+    summary: "Rejects documents whose text stands in the corpus already",
     details: "Two documents are copies where the 128-bit xxHash3 of their text is the same. The first one stays: the \
               smallest (place in 'inputs', id). Without 'normalise' a single byte makes a difference.",
     options: &[OptionSpec {
@@ -27,7 +27,7 @@ pub const EXACT_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
 /// Near copies.
 pub const NEAR_DEDUPE: Spec = Spec {
     name: "near_dedupe",
-    summary: "Rejects documents that share most of their word sequences with another one.",
+    summary: "Rejects documents that share most of their word sequences with another one",
     details: "MinHash proposes pairs (Broder 1997; Indyk & Motwani 1998), the exact Jaccard similarity of their sets of \
               shingles decides, and one document of every connected group stays. A pair of similarity s is proposed \
               with probability 1 - (1 - s^rows)^bands: more bands find more pairs, more rows fewer.",
@@ -94,7 +94,7 @@ pub const NEAR_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
 /// Scores. Its options are those of the estimator that `estimator` names.
 pub const SCORE: Spec = Spec {
     name: "score",
-    summary: "Estimates the usefulness of every token; rejects nothing.",
+    summary: "Estimates the usefulness of every token; rejects nothing",
     details: "The key 'estimator' names the method, the other keys are that estimator's options. It fits on what \
               reaches the stage. A pipeline has at most one.",
     options: &[],
@@ -110,7 +110,7 @@ pub const RANDOM_KEY: &str = "random";
 /// The budget.
 pub const SELECT: Spec = Spec {
     name: "select",
-    summary: "Keeps the best documents within a share or a number of tokens, or above a bound.",
+    summary: "Keeps the best documents within a share or a number of tokens, or above a bound",
     details: "Documents stand by ('by' descending, id). The longest prefix within the budget stays: the first document \
               that would exceed it and all after it are rejected. Shares are of the tokens that reach the stage, rounded \
               down. 'by: random' is the control: the same budget, drawn by a keyed hash of (seed, id).",

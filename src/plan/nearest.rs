@@ -8,10 +8,7 @@ const LONGEST_NAME_CHARS: usize = 64;
 /// Distance: insertions, deletions, substitutions and swaps of neighbours (optimal string
 /// alignment, Damerau 1964), regardless of case; at most a third of the name's length, and 3.
 /// Among equals the first candidate wins.
-pub fn nearest<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = name
         .to_lowercase()
         .chars()

@@ -1,7 +1,7 @@
 //! What a model of good text knows better than a model of the corpus, per token.
 
 use super::ngram_fit::{BuildOptions, Counted, Counter, Learned, ModelReport};
-use super::parallel::{Sample, check, each_part, fold_of};
+use super::parallel::{Sample, check, each_part, fold_of, in_order};
 use super::unigram::{FoldedPrior, no_documents, parameter_hash};
 use super::{
     DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
@@ -15,7 +15,9 @@ use crate::algo::ngram_table::{MAX_CODE, STEPS_PER_NAT};
 use crate::record::{Kind, OptionError, OptionSpec, Options, Spec};
 use serde_json::json;
 use std::cell::RefCell;
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 
 /// The estimator `ngram_excess`.
 pub(super) const KIND: EstimatorKind = EstimatorKind {
@@ -120,7 +122,7 @@ fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
 impl Fit for NgramExcess {
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
         let packing = Packing::new(input.vocabulary_size, self.order, 2 * self.folds);
-        let folder = input.work.join("ngrams");
+        let folder = folder_of(input);
         std::fs::create_dir_all(&folder)?;
         let fitted = if packing.record_bits() <= u64::BITS {
             self.fit_with::<u64>(input, packing, &folder)
@@ -313,7 +315,7 @@ impl NgramExcess {
             codes[1] = s_q;
             true
         };
-        let (usefulness, held_out) = self.calibrate(source, surprisals)?;
+        let (usefulness, held_out) = self.calibrate(source, &folder_of(input), surprisals)?;
         let left_out_documents = left_out.len() as u64;
         Ok(Fitted {
             models,
@@ -385,7 +387,7 @@ impl NgramExcess {
             }
             best
         };
-        let (usefulness, held_out) = self.calibrate(input.corpus, surprisals)?;
+        let (usefulness, held_out) = self.calibrate(input.corpus, &folder_of(input), surprisals)?;
         let target = best.learned;
         Ok(Fitted {
             models,
@@ -436,19 +438,16 @@ impl NgramExcess {
     fn calibrate(
         &self,
         source: &dyn TokenSource,
+        folder: &Path,
         surprisals: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) -> bool + Sync,
     ) -> Result<(Usefulness, HeldOut), FitError> {
-        let new_codes = || [Vec::new(), Vec::new()];
+        let held_out = HeldOutFiles::write(source, folder, surprisals)?;
         let mut s_q = Histogram::new(0, i64::from(MAX_CODE));
-        each_part(
-            source,
-            || (Histogram::new(0, i64::from(MAX_CODE)), new_codes()),
-            |(s_q, codes), document| {
-                if surprisals(document, codes) {
-                    codes[1].iter().for_each(|&code| s_q.count(i64::from(code)));
-                }
-            },
-            |(part, _)| s_q.add(&part),
+        let empty = s_q.clone();
+        held_out.each(
+            || empty.clone(),
+            |part, [_, q]| q.iter().for_each(|&code| part.count(i64::from(code))),
+            |part| s_q.add(&part),
         )?;
         let percentile = |per_mille| {
             s_q.quantile(per_mille)
@@ -459,15 +458,11 @@ impl NgramExcess {
 
         let window = Window::new(self.window_tokens);
         let mut means = Histogram::new(-MAX_MEAN, MAX_MEAN);
-        each_part(
-            source,
-            || (Histogram::new(-MAX_MEAN, MAX_MEAN), new_codes()),
-            |(means, codes), document| {
-                if surprisals(document, codes) {
-                    window.each_mean(&codes[0], &codes[1], c999, |mean| means.count(mean));
-                }
-            },
-            |(part, _)| means.add(&part),
+        let empty = means.clone();
+        held_out.each(
+            || empty.clone(),
+            |part, [p, q]| window.each_mean(p, q, c999, |mean| part.count(mean)),
+            |part| means.add(&part),
         )?;
         let quartile = |per_mille| means.quantile(per_mille).ok_or_else(no_documents);
         let calibration =
@@ -476,20 +471,16 @@ impl NgramExcess {
 
         // Sums over documents are whole numbers: of u in units of 2^-32, of surprisals in steps.
         let mut totals = [0u128; 4];
-        each_part(
-            source,
-            || ([0u128; 4], new_codes()),
-            |(totals, codes), document| {
-                if surprisals(document, codes) {
-                    let sums = usefulness.sums(&codes[0], &codes[1]);
-                    totals[0] += document.tokens.len() as u128;
-                    totals[1] += (sums.usefulness * (1u64 << 32) as f64) as u128;
-                    for (total, codes) in totals[2..].iter_mut().zip(codes.iter()) {
-                        *total += codes.iter().map(|&code| u128::from(code)).sum::<u128>();
-                    }
+        held_out.each(
+            || [0u128; 4],
+            |part, [p, q]| {
+                part[0] += p.len() as u128;
+                part[1] += (usefulness.sums(p, q).usefulness * (1u64 << 32) as f64) as u128;
+                for (total, codes) in part[2..].iter_mut().zip([p, q]) {
+                    *total += u128::from(codes.iter().map(|&code| u64::from(code)).sum::<u64>());
                 }
             },
-            |(part, _)| {
+            |part| {
                 totals
                     .iter_mut()
                     .zip(part)
@@ -539,6 +530,88 @@ impl NgramExcess {
         let hash = parameter_hash(&description, seed, fitted.models.checksum());
         description["parameter_hash"] = hash.into();
         description
+    }
+}
+
+/// Where intermediate files are; removed after the fit.
+fn folder_of(input: &FitInput<'_>) -> PathBuf {
+    input.work.join("ngrams")
+}
+
+/// Surprisals of held-out text, looked up once and read for each scale: per document the number of
+/// tokens (u32), then s_p and s_q of each in steps.
+struct HeldOutFiles<'a> {
+    folder: &'a Path,
+    parts: usize,
+}
+
+impl<'a> HeldOutFiles<'a> {
+    fn path(folder: &Path, part: usize) -> PathBuf {
+        folder.join(format!("held-out-{part}"))
+    }
+
+    fn write(
+        source: &dyn TokenSource,
+        folder: &'a Path,
+        surprisals: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) -> bool + Sync,
+    ) -> Result<Self, FitError> {
+        let parts = source.parts();
+        let compute = |part: usize| {
+            let mut file = BufWriter::new(File::create(Self::path(folder, part))?);
+            let mut codes = [Vec::new(), Vec::new()];
+            let mut written = Ok(());
+            source.read(part, &mut |document| {
+                if written.is_ok() && surprisals(&document, &mut codes) {
+                    written = file
+                        .write_all(&(document.tokens.len() as u32).to_ne_bytes())
+                        .and_then(|()| file.write_all(bytemuck::cast_slice(&codes[0])))
+                        .and_then(|()| file.write_all(bytemuck::cast_slice(&codes[1])));
+                }
+            })?;
+            written?;
+            file.flush()?;
+            Ok(())
+        };
+        in_order(parts, rayon::current_num_threads() * 2, compute, |_, ()| {
+            Ok(())
+        })?;
+        Ok(HeldOutFiles { folder, parts })
+    }
+
+    /// Visits the surprisals by p and by q of each document.
+    fn each<T: Send>(
+        &self,
+        new: impl Fn() -> T + Sync,
+        visit: impl Fn(&mut T, [&[u16]; 2]) + Sync,
+        mut apply: impl FnMut(T),
+    ) -> Result<(), FitError> {
+        let compute = |part: usize| {
+            let file = File::open(Self::path(self.folder, part))?;
+            let mut rest = file.metadata()?.len();
+            let mut file = BufReader::new(file);
+            let mut value = new();
+            let mut codes: Vec<u16> = Vec::new();
+            while rest > 0 {
+                let mut n_tokens = [0; 4];
+                file.read_exact(&mut n_tokens)?;
+                let n_tokens = u32::from_ne_bytes(n_tokens) as usize;
+                codes.resize(2 * n_tokens, 0);
+                file.read_exact(bytemuck::cast_slice_mut(&mut codes))?;
+                rest -= 4 + 4 * n_tokens as u64;
+                let (p, q) = codes.split_at(n_tokens);
+                visit(&mut value, [p, q]);
+            }
+            Ok(value)
+        };
+        in_order(
+            self.parts,
+            rayon::current_num_threads() * 2,
+            compute,
+            |_, value| {
+                apply(value);
+                Ok(())
+            },
+        )
     }
 }
 
@@ -604,7 +677,7 @@ impl Estimator for FittedNgramExcess {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Corpus, fit, score_all};
+    use super::super::testing::{Corpus, fit, fit_within, score_all};
     use super::*;
     use crate::algo::hash::keyed_by;
     use crate::record::Value;
@@ -676,7 +749,7 @@ mod tests {
     #[test]
     fn threads_parts_and_memory_change_no_bit() {
         for reference_is_self in [false, true] {
-            let of = |parts: usize, threads: usize| {
+            let of = |parts: usize, threads: usize, memory_bytes: u64| {
                 let pool = rayon::ThreadPoolBuilder::new()
                     .num_threads(threads)
                     .build()
@@ -694,13 +767,15 @@ mod tests {
                     ..estimator()
                 };
                 let fitted = pool
-                    .install(|| fit(&method, &corpus, reference, VOCABULARY))
+                    .install(|| fit_within(&method, &corpus, reference, VOCABULARY, memory_bytes))
                     .expect("fits");
                 (fitted.describe(), score_all(&*fitted, &corpus))
             };
-            let expected = of(1, 1);
-            for (parts, threads) in [(1, 4), (7, 1), (90, 4)] {
-                let got = of(parts, threads);
+            let expected = of(1, 1, 1 << 30);
+            for (parts, threads, memory_bytes) in
+                [(1, 4, 1 << 40), (7, 1, 1 << 30), (90, 4, 1 << 19)]
+            {
+                let got = of(parts, threads, memory_bytes);
                 assert_eq!(got.0, expected.0);
                 assert!(got.1 == expected.1, "{parts} parts, {threads} threads");
             }

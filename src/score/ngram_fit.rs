@@ -890,7 +890,7 @@ mod tests {
         let training = Corpus::new(documents(60, vocabulary_size, 5));
         let unseen = documents(20, vocabulary_size, 6);
         for order in 2..=5u32 {
-            for max_ngrams in [u64::MAX, 120, 20, 0] {
+            for max_ngrams in [u64::MAX, 120, 0] {
                 let options = BuildOptions {
                     max_ngrams,
                     discounts: None,
@@ -952,13 +952,7 @@ mod tests {
                             );
                             (-f64::from(*codes[0].last().expect("a token")) / STEPS_PER_NAT).exp()
                         };
-                        let padded = if (context.len() as u32) < order - 1 {
-                            vec![vocabulary_size]
-                        } else {
-                            vec![]
-                        };
-                        let end =
-                            slow.probability(&[&padded, context].concat(), vocabulary_size + 1);
+                        let end = slow.probability(context, vocabulary_size + 1);
                         let total: f64 = end + (0..vocabulary_size).map(fast).sum::<f64>();
                         assert!((total - 1.0).abs() < 2.0 * bound, "{total}");
                     }

@@ -63,6 +63,16 @@ pub(super) fn fit(
     reference: Option<&Corpus>,
     vocabulary_size: u32,
 ) -> Result<Box<dyn Estimator>, FitError> {
+    fit_within(fit, corpus, reference, vocabulary_size, 1 << 30)
+}
+
+pub(super) fn fit_within(
+    fit: &dyn Fit,
+    corpus: &Corpus,
+    reference: Option<&Corpus>,
+    vocabulary_size: u32,
+    memory_bytes: u64,
+) -> Result<Box<dyn Estimator>, FitError> {
     let work = tempfile::tempdir()?;
     let estimator = fit.fit(&FitInput {
         corpus,
@@ -70,7 +80,7 @@ pub(super) fn fit(
         vocabulary_size,
         seed: 17,
         work: work.path(),
-        memory_bytes: 1 << 30,
+        memory_bytes,
     });
     assert_eq!(
         std::fs::read_dir(work.path())?.count(),

@@ -550,6 +550,83 @@ impl Duplicates {
     }
 }
 
+/// One kept document in curriculum order: what the order was made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderRow {
+    /// Id of the document.
+    pub doc_id: String,
+    /// Its source.
+    pub source: String,
+    /// Place in the order (place in `inputs`, id), the last tie-breaker.
+    pub rank: u64,
+    /// Hash of its token ids, high half first, the first tie-breaker.
+    pub content: [u64; 2],
+    /// Tokens of its text.
+    pub tokens: u32,
+    /// Values of the sort keys, in the order of the file's key columns.
+    pub keys: Vec<f64>,
+}
+
+/// The curriculum, document by document.
+pub struct Order;
+
+impl Order {
+    /// Columns of the order file; `keys` are the sort keys of the strategy.
+    pub fn schema(keys: &[String]) -> SchemaRef {
+        let mut columns = vec![
+            Field::new("place", DataType::UInt64, false),
+            Field::new("doc_id", DataType::Utf8, false),
+            Field::new("source", DataType::Utf8, false),
+            Field::new("rank", DataType::UInt64, false),
+            Field::new("content_high", DataType::UInt64, false),
+            Field::new("content_low", DataType::UInt64, false),
+            Field::new("tokens", DataType::UInt32, false),
+        ];
+        // A key may have the name of a column, e.g. a declared field `source`, so it has a prefix.
+        columns.extend(
+            keys.iter()
+                .map(|key| Field::new(format!("by_{key}"), DataType::Float64, false)),
+        );
+        Arc::new(Schema::new(columns))
+    }
+    /// The batch of the documents from `first_place` on.
+    ///
+    /// # Errors
+    /// When columns do not agree in length, which only a bug can cause.
+    pub fn batch(
+        first_place: u64,
+        rows: &[OrderRow],
+        schema: &SchemaRef,
+    ) -> Result<RecordBatch, ArrowError> {
+        let number = |of: fn(&OrderRow) -> u64| -> ArrayRef {
+            Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
+        };
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt64Array::from_iter_values(
+                first_place..first_place + rows.len() as u64,
+            )),
+            Arc::new(StringArray::from_iter_values(
+                rows.iter().map(|row| &row.doc_id),
+            )),
+            Arc::new(StringArray::from_iter_values(
+                rows.iter().map(|row| &row.source),
+            )),
+            number(|row| row.rank),
+            number(|row| row.content[0]),
+            number(|row| row.content[1]),
+            Arc::new(UInt32Array::from_iter_values(
+                rows.iter().map(|row| row.tokens),
+            )),
+        ];
+        for key in 0..schema.fields().len() - columns.len() {
+            columns.push(Arc::new(Float64Array::from_iter_values(
+                rows.iter().map(|row| row.keys[key]),
+            )));
+        }
+        RecordBatch::try_new(schema.clone(), columns)
+    }
+}
+
 /// The JSON Schema of a row of a shard, as any Parquet reader shows it.
 pub(super) fn row_schema() -> Value {
     let u32s = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });

@@ -63,6 +63,8 @@ pub struct OrderEntry {
     pub strategy: String,
     /// Its options.
     pub parameters: Value,
+    /// The keys that documents are sorted by; the order file has a column `by_KEY` for each.
+    pub sort_keys: Vec<String>,
     /// Kendall's tau-b of the sort key against the place in the order, by key; empty for `shuffle`.
     pub kendall_tau_b: Vec<(String, f64)>,
     /// What the learning rate should do along this order.
@@ -76,6 +78,8 @@ pub struct PackEntry {
     pub method: String,
     /// Its options.
     pub parameters: Value,
+    /// Most token places of a shard, and so of a row.
+    pub shard_tokens: u64,
 }
 
 /// Who computed the usefulness.
@@ -216,10 +220,11 @@ pub fn schema() -> Value {
             "totals": object(json!({ "read": counts, "kept": counts, "rows": whole, "positions": whole }), &[]),
             "order": object(json!({
                 "strategy": text, "parameters": { "type": "object" },
+                "sort_keys": { "type": "array", "items": text },
                 "kendall_tau_b": { "type": "array", "items": { "type": "array", "prefixItems": [text, { "type": "number" }] } },
                 "lr_hint": text
             }), &[]),
-            "pack": object(json!({ "method": text, "parameters": { "type": "object" } }), &[]),
+            "pack": object(json!({ "method": text, "parameters": { "type": "object" }, "shard_tokens": whole }), &[]),
             "estimator": object(json!({ "name": text, "version": whole, "fitted": {} }), &[]),
             "control_command": text,
             "checksum": checksum

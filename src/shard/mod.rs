@@ -9,15 +9,15 @@ mod reader;
 
 pub use checksum::{ChecksumWriter, file_checksum};
 pub use columns::{
-    DuplicateRow, Duplicates, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows, ShardShape,
-    UsefulnessType, schema,
+    DuplicateRow, Duplicates, Order, OrderRow, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows,
+    ShardShape, UsefulnessType, schema,
 };
 pub use manifest::{
     EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, TokenizerManifest,
     Totals, schema as manifest_schema,
 };
 pub use part::{Encoded, Part, PartEncoder, PartError};
-pub use reader::{ReadRejects, ReadSegment, ReadShard, RejectRead, RowRead};
+pub use reader::{ReadOrder, ReadRejects, ReadSegment, ReadShard, RejectRead, RowRead};
 
 /// The JSON Schema of a row of a shard (draft 2020-12).
 pub fn row_schema() -> serde_json::Value {

@@ -1,5 +1,6 @@
 //! Reading shards and rejects back, for `verify` and `inspect`.
 
+use super::columns::OrderRow;
 use super::part::PartError;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float32Type, Float64Type, UInt8Type, UInt32Type, UInt64Type};
@@ -343,6 +344,74 @@ impl ReadRejects {
                     }),
                 };
                 if !visit(read) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of the curriculum, document by document.
+pub struct ReadOrder {
+    reader: ParquetRecordBatchReader,
+    path: PathBuf,
+}
+
+impl ReadOrder {
+    /// Opens an order file.
+    ///
+    /// # Errors
+    /// When it is not a Parquet file.
+    pub fn open(path: &Path) -> Result<ReadOrder, PartError> {
+        Ok(ReadOrder {
+            reader: open(path)?.0,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Calls `visit` for each document in order with its place; `keys` names the key columns to read.
+    ///
+    /// # Errors
+    /// When the file is damaged or lacks a column.
+    pub fn rows(
+        &mut self,
+        keys: &[String],
+        visit: &mut dyn FnMut(u64, OrderRow) -> bool,
+    ) -> Result<(), PartError> {
+        let path = &self.path;
+        for batch in &mut self.reader {
+            let batch = batch.map_err(|e: ArrowError| PartError::at(path, e))?;
+            let number = |name: &str, row: usize| -> Result<u64, PartError> {
+                Ok(column!(batch, path, name, as_primitive_opt::<UInt64Type>)?.value(row))
+            };
+            let text = |name: &str, row: usize| -> Result<String, PartError> {
+                Ok(column!(batch, path, name, as_string_opt::<i32>)?
+                    .value(row)
+                    .to_string())
+            };
+            for row in 0..batch.num_rows() {
+                let read = OrderRow {
+                    doc_id: text("doc_id", row)?,
+                    source: text("source", row)?,
+                    rank: number("rank", row)?,
+                    content: [number("content_high", row)?, number("content_low", row)?],
+                    tokens: column!(batch, path, "tokens", as_primitive_opt::<UInt32Type>)?
+                        .value(row),
+                    keys: keys
+                        .iter()
+                        .map(|key| {
+                            Ok(column!(
+                                batch,
+                                path,
+                                &format!("by_{key}"),
+                                as_primitive_opt::<Float64Type>
+                            )?
+                            .value(row))
+                        })
+                        .collect::<Result<_, PartError>>()?,
+                };
+                if !visit(number("place", row)?, read) {
                     return Ok(());
                 }
             }

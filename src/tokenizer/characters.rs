@@ -14,7 +14,7 @@ pub(super) struct CharacterSet {
     /// First UTF-8 byte of the lowest character: no byte below it starts a member.
     lowest_lead: u8,
     /// One bit for each page that holds a member.
-    pages: [u64; N_PAGE_WORDS],
+    pages: Box<[u64; N_PAGE_WORDS]>,
 }
 
 impl CharacterSet {
@@ -23,7 +23,7 @@ impl CharacterSet {
         characters.retain(|character| !character.is_ascii());
         characters.sort_unstable();
         characters.dedup();
-        let mut pages = [0; N_PAGE_WORDS];
+        let mut pages = Box::new([0; N_PAGE_WORDS]);
         for &character in &characters {
             let page = u32::from(character) >> PAGE_BITS;
             pages[page as usize / 64] |= 1 << (page % 64);

@@ -5,7 +5,9 @@
 use std::mem;
 
 use serde_json::Value;
-use tokenizers::pipeline::{EncodeOptions, Override, PipelineToken, PipelineTokenizer};
+use tokenizers::pipeline::{
+    EncodeOptions, Override, PipelinePreTokenizer, PipelineToken, PipelineTokenizer,
+};
 
 /// The library behind [`Engine::Fast`], as outputs name it.
 pub(super) const FAST: &str = "tokenizers 1.0.0-rc.3";
@@ -62,6 +64,22 @@ impl Engine {
             .map_err(|error| error.to_string())?;
         tokenizer.set_encode_special_tokens(true);
         Ok(Self::Reference(Box::new(tokenizer)))
+    }
+
+    /// Bytes of the longest piece of `text` that the engine may have to merge as one word. The
+    /// engine's buffers take some 44 bytes for each, and keep them.
+    pub(super) fn longest_word_bytes(&self, text: &str) -> usize {
+        match self {
+            Self::Fast(tokenizer) => match tokenizer.get_pre_tokenizer() {
+                PipelinePreTokenizer::None => text.len(),
+                _ => {
+                    let words = text.as_bytes().split(u8::is_ascii_whitespace);
+                    words.map(<[u8]>::len).max().unwrap_or(0)
+                }
+            },
+            // These keep nothing from one text to the next.
+            Self::Reference(_) | Self::Builtin(_) => 0,
+        }
     }
 
     /// The library and its version.

@@ -33,6 +33,11 @@ fn shared_data() -> Option<PathBuf> {
 /// Loads with a folder of verdicts that all tests share, so that each file is checked once.
 fn load(path: &Path) -> Tokenizer {
     static VERDICTS: OnceLock<tempfile::TempDir> = OnceLock::new();
+    // One at a time, or tests that need the same file would all check it.
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let verdicts = VERDICTS.get_or_init(|| tempfile::tempdir().expect("a temporary folder"));
     load_with(path, Some(verdicts.path())).expect("this file loads")
 }
@@ -363,10 +368,14 @@ fn wordpiece_gives_the_oracles_ids_without_truncation_padding_or_added_tokens() 
 
 #[test]
 fn ids_above_65535_survive() {
-    // "zaaaa" to "zdzqf": letters only, so that the pre-tokenizer leaves each in one piece.
+    // Ten letters each, so that the pre-tokenizer leaves each in one piece.
     let word = |number: u32| -> String {
-        let letter = |power: u32| char::from(b'a' + (number / 26u32.pow(power) % 26) as u8);
-        "z".chars().chain((0..4).rev().map(letter)).collect()
+        let mut hash = xxhash_rust::xxh3::xxh3_64(&number.to_le_bytes());
+        let mut letter = || {
+            hash = hash.rotate_right(6);
+            char::from(b'a' + (hash % 26) as u8)
+        };
+        (0..10).map(|_| letter()).collect()
     };
     let last = word(69_999);
     let mut json = byte_level(&[]);
@@ -1067,6 +1076,31 @@ fn the_shared_tokenizers_give_the_oracles_ids_on_the_shared_data() {
     }
 }
 
+#[test]
+fn a_word_at_the_bound_for_long_words_keeps_its_ids() {
+    let (tokenizer, _) = &made_kinds()[0];
+    // One short of the bound, at it, above it; a repeated word that merges into fours.
+    for length in [LONG_WORD_BYTES - 1, LONG_WORD_BYTES, LONG_WORD_BYTES + 1] {
+        let found = ids(tokenizer, &"a".repeat(length));
+        let four = tokenizer.token_id("aaaa").expect("in the vocabulary");
+        assert!(found[..length / 4].iter().all(|&id| id == four));
+        let rest = &found[length / 4..];
+        let two = tokenizer.token_id("aa").expect("in the vocabulary");
+        let expected: &[u32] = match length % 4 {
+            0 => &[],
+            1 => &[97],
+            2 => &[two],
+            _ => &[two, 97],
+        };
+        assert_eq!(rest, expected);
+    }
+    let engine = &tokenizer.inner.engine;
+    assert_eq!(engine.longest_word_bytes("ab abc\td\n"), 3);
+    assert_eq!(engine.longest_word_bytes(""), 0);
+    let without_pre_tokenizer = &made_kinds()[1].0.inner.engine;
+    assert_eq!(without_pre_tokenizer.longest_word_bytes("ab abc"), 6);
+}
+
 fn long_words_equal_the_oracle(tokenizer: &Tokenizer, oracle: &Oracle) {
     for text in [
         "a".repeat(100_000),
@@ -1103,4 +1137,90 @@ fn very_long_words_need_little_stack_and_give_the_oracles_ids() {
         .expect("it starts")
         .join()
         .expect("it ends well");
+}
+
+/// Processor seconds of this thread, which a neighbour's load hardly changes; wall-clock seconds
+/// where the system doesn't say.
+fn thread_seconds() -> f64 {
+    let said = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds: Option<f64> = said.split(' ').next().and_then(|field| field.parse().ok());
+    nanoseconds.map_or_else(
+        || {
+            let epoch = std::time::UNIX_EPOCH.elapsed();
+            epoch.map_or(0.0, |time| time.as_secs_f64())
+        },
+        |nanoseconds| nanoseconds / 1e9,
+    )
+}
+
+/// `cargo test --release --lib tokenizer::tests::speed -- --ignored --nocapture --test-threads 1`
+#[test]
+#[ignore = "a measurement, run by hand"]
+#[expect(clippy::print_stdout, reason = "the figures are the point")]
+fn speed_beside_the_library_called_directly() {
+    use tokenizers::pipeline::{EncodeOptions, PipelineToken};
+
+    let Some(data) = shared_data() else { return };
+    let texts: Vec<String> = shared_texts(&data)
+        .into_iter()
+        .filter(|(name, _)| name.contains("/mix/"))
+        .map(|(_, text)| text)
+        .collect();
+    let megabytes = texts.iter().map(String::len).sum::<usize>() as f64 / 1e6;
+    for name in SHARED_TOKENIZERS {
+        let tokenizer = load(&data.join("tokenizers").join(name));
+        let Engine::Fast(library) = &tokenizer.inner.engine else {
+            panic!("the fast engine");
+        };
+        let options = EncodeOptions {
+            add_special_tokens: false,
+            encode_special_tokens: true,
+            ..EncodeOptions::default()
+        };
+        let mut ids = Vec::new();
+        let mut tokens: Vec<PipelineToken> = Vec::new();
+        // Best of several rounds taken in turn: a neighbour's load hits both alike.
+        let (mut ours, mut theirs) = (f64::MAX, f64::MAX);
+        let (mut finding, mut sifting) = (f64::MAX, f64::MAX);
+        let slow = CharacterSet::new(tokenizer.slow_characters().to_vec());
+        let mut n_tokens = [0, 0];
+        for _ in 0..5 {
+            let start = thread_seconds();
+            n_tokens[0] = 0;
+            for text in &texts {
+                tokenizer.encode_into(text, &mut ids).expect("it encodes");
+                n_tokens[0] += ids.len();
+            }
+            ours = ours.min(thread_seconds() - start);
+            let start = thread_seconds();
+            n_tokens[1] = 0;
+            for text in &texts {
+                tokens.clear();
+                library
+                    .encode_into(text, &options, &mut tokens)
+                    .expect("it encodes");
+                n_tokens[1] += tokens.len();
+            }
+            theirs = theirs.min(thread_seconds() - start);
+            let start = thread_seconds();
+            let marked = texts
+                .iter()
+                .filter(|text| tokenizer.special_markers_in(text))
+                .count();
+            finding = finding.min(thread_seconds() - start);
+            assert!(marked < texts.len());
+            let start = thread_seconds();
+            let n_slow = texts.iter().filter(|text| slow.any_in(text)).count();
+            sifting = sifting.min(thread_seconds() - start);
+            assert!(n_slow < texts.len());
+        }
+        println!(
+            "{name}: {megabytes:.0} MB, ours {:.1} MB/s, the library {:.1} MB/s, \
+             markers {:.0} MB/s, slow characters {:.0} MB/s, tokens {n_tokens:?}",
+            megabytes / ours,
+            megabytes / theirs,
+            megabytes / finding,
+            megabytes / sifting
+        );
+    }
 }

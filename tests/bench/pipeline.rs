@@ -66,7 +66,11 @@ fn main() -> Result<()> {
     } else {
         String::new()
     };
-    let by = if options.fit { "difficulty" } else { "length_tokens" };
+    let by = if options.fit {
+        "difficulty"
+    } else {
+        "length_tokens"
+    };
     fs::write(
         &pipeline,
         format!(
@@ -82,8 +86,11 @@ fn main() -> Result<()> {
     let files = find_files(Path::new("/"), &[glob])?;
     // Once, unmeasured: the files come into the page cache, the tokenizer's verdict into its own.
     let (text_bytes, text_tokens) = read(&files, Some(&tokenizer))?;
-    let reference_tokens =
-        if options.fit { read(&find_files(Path::new("/"), &[reference])?, Some(&tokenizer))?.1 } else { 0 };
+    let reference_tokens = if options.fit {
+        read(&find_files(Path::new("/"), &[reference])?, Some(&tokenizer))?.1
+    } else {
+        0
+    };
 
     let mut costs = Costs::new();
     let mut audit = None;
@@ -91,17 +98,32 @@ fn main() -> Result<()> {
     let mut same = true;
     for round in 0..options.rounds {
         for &threads in &options.threads {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-            let mut note = |name: &str, cost: Cost| costs.entry((threads, name.to_string())).or_default().push(cost);
-            note("read alone", measured(|| pool.install(|| read(&files, None)))?);
-            note("read and tokenize alone", measured(|| pool.install(|| read(&files, Some(&tokenizer))))?);
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()?;
+            let mut note = |name: &str, cost: Cost| {
+                costs
+                    .entry((threads, name.to_string()))
+                    .or_default()
+                    .push(cost)
+            };
+            note(
+                "read alone",
+                measured(|| pool.install(|| read(&files, None)))?,
+            );
+            note(
+                "read and tokenize alone",
+                measured(|| pool.install(|| read(&files, Some(&tokenizer))))?,
+            );
             let here = work.join("here");
             let record = whole(&program, &pipeline, &here, threads)?;
             for (name, cost) in by_phase(&record) {
                 note(&name, cost);
             }
             peak = peak.max(record.peak_anonymous_bytes.unwrap_or(0));
-            audit = Some(serde_json::from_slice::<Audit>(&fs::read(here.join("audit.json"))?)?);
+            audit = Some(serde_json::from_slice::<Audit>(&fs::read(
+                here.join("audit.json"),
+            )?)?);
             if let Some(other) = &options.against {
                 let there = work.join("there");
                 for (name, cost) in by_phase(&whole(other, &pipeline, &there, threads)?) {
@@ -109,7 +131,12 @@ fn main() -> Result<()> {
                 }
                 same &= same_bytes(&here, &there)?;
             }
-            writeln!(io::stderr(), "round {} of {}, {threads} threads", round + 1, options.rounds)?;
+            writeln!(
+                io::stderr(),
+                "round {} of {}, {threads} threads",
+                round + 1,
+                options.rounds
+            )?;
         }
     }
     let audit = audit.ok_or("at least one round")?;
@@ -141,7 +168,10 @@ fn main() -> Result<()> {
     )?;
     let mut medians = BTreeMap::new();
     for ((threads, name), costs) in &costs {
-        let median = Cost { wall: median(costs, |c| c.wall), core: median(costs, |c| c.core) };
+        let median = Cost {
+            wall: median(costs, |c| c.wall),
+            core: median(costs, |c| c.core),
+        };
         medians.insert((*threads, name.clone()), median);
         let tokens = handled(name) as f64;
         writeln!(
@@ -154,10 +184,18 @@ fn main() -> Result<()> {
             tokens / 1e6,
         )?;
     }
-    let of = |threads: usize, name: &str| medians.get(&(threads, name.to_string())).copied().unwrap_or_default();
+    let of = |threads: usize, name: &str| {
+        medians
+            .get(&(threads, name.to_string()))
+            .copied()
+            .unwrap_or_default()
+    };
     writeln!(out)?;
     for &threads in &options.threads {
-        let (whole, alone) = (of(threads, "whole without fit"), of(threads, "read and tokenize alone"));
+        let (whole, alone) = (
+            of(threads, "whole without fit"),
+            of(threads, "read and tokenize alone"),
+        );
         writeln!(
             out,
             "{threads} threads: whole without fit / (read and tokenize) = {:.2} on the clock, {:.2} in core seconds (at most 8)",
@@ -175,15 +213,28 @@ fn main() -> Result<()> {
         }
     }
     if options.against.is_some() {
-        writeln!(out, "the two programs wrote {}", if same { "the same bytes" } else { "DIFFERENT bytes" })?;
+        writeln!(
+            out,
+            "the two programs wrote {}",
+            if same {
+                "the same bytes"
+            } else {
+                "DIFFERENT bytes"
+            }
+        )?;
     }
     fs::remove_dir_all(&work)?;
     Ok(())
 }
 
 fn options(shared: &Path) -> Result<Options> {
-    let mut options =
-        Options { folder: shared.join("mix"), rounds: 3, threads: vec![1, 2], fit: true, against: None };
+    let mut options = Options {
+        folder: shared.join("mix"),
+        rounds: 3,
+        threads: vec![1, 2],
+        fit: true,
+        against: None,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -192,7 +243,10 @@ fn options(shared: &Path) -> Result<Options> {
             "--bench" => {}
             "--rounds" => options.rounds = value()?.parse()?,
             "--threads" => {
-                options.threads = value()?.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?;
+                options.threads = value()?
+                    .split(',')
+                    .map(str::parse)
+                    .collect::<std::result::Result<_, _>>()?;
             }
             "--no-fit" => options.fit = false,
             "--against" => options.against = Some(PathBuf::from(value()?)),
@@ -204,7 +258,10 @@ fn options(shared: &Path) -> Result<Options> {
 }
 
 /// Reads all files, on the threads of the pool that this runs in; bytes of text and tokens.
-fn read(files: &[FoundFile], tokenizer: Option<&Tokenizer>) -> std::result::Result<(u64, u64), String> {
+fn read(
+    files: &[FoundFile],
+    tokenizer: Option<&Tokenizer>,
+) -> std::result::Result<(u64, u64), String> {
     let spec = InputSpec::with_text("text");
     let one = |file: &FoundFile| -> std::result::Result<(u64, u64), String> {
         let (mut bytes, mut tokens) = (0, 0);
@@ -215,7 +272,9 @@ fn read(files: &[FoundFile], tokenizer: Option<&Tokenizer>) -> std::result::Resu
                 chunk.decode(&spec, &mut |entry| {
                     if let Entry::Document(document) = entry {
                         bytes += document.text.len() as u64;
-                        if tokenizer.is_some_and(|tokenizer| tokenizer.encode_into(&document.text, &mut ids).is_ok()) {
+                        if tokenizer.is_some_and(|tokenizer| {
+                            tokenizer.encode_into(&document.text, &mut ids).is_ok()
+                        }) {
                             tokens += ids.len() as u64;
                         }
                     }
@@ -224,19 +283,31 @@ fn read(files: &[FoundFile], tokenizer: Option<&Tokenizer>) -> std::result::Resu
         }
         Ok((bytes, tokens))
     };
-    files.par_iter().with_max_len(1).map(one).try_reduce(|| (0, 0), |a, b| Ok((a.0 + b.0, a.1 + b.1)))
+    files
+        .par_iter()
+        .with_max_len(1)
+        .map(one)
+        .try_reduce(|| (0, 0), |a, b| Ok((a.0 + b.0, a.1 + b.1)))
 }
 
 fn measured<T>(work: impl FnOnce() -> std::result::Result<T, String>) -> Result<Cost> {
     let (began, core) = (Instant::now(), core_seconds()?);
     work()?;
-    Ok(Cost { wall: began.elapsed().as_secs_f64(), core: core_seconds()? - core })
+    Ok(Cost {
+        wall: began.elapsed().as_secs_f64(),
+        core: core_seconds()? - core,
+    })
 }
 
 /// User and system seconds of this process: fields 14 and 15, in hundredths.
 fn core_seconds() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .ok_or("no name")?
+        .1
+        .split_whitespace()
+        .collect();
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
 }
 
@@ -245,11 +316,23 @@ fn whole(program: &Path, pipeline: &Path, out: &Path, threads: usize) -> Result<
         fs::remove_dir_all(out)?;
     }
     let output = Command::new(program)
-        .args(["run", "--progress", "off", "--threads", &threads.to_string(), "--out"])
+        .args([
+            "run",
+            "--progress",
+            "off",
+            "--threads",
+            &threads.to_string(),
+            "--out",
+        ])
         .args([out, pipeline])
         .output()?;
     if !output.status.success() {
-        return Err(format!("{}: {}", program.display(), String::from_utf8_lossy(&output.stderr)).into());
+        return Err(format!(
+            "{}: {}",
+            program.display(),
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
     }
     Ok(serde_json::from_slice(&fs::read(out.join("run.json"))?)?)
 }
@@ -258,12 +341,30 @@ fn whole(program: &Path, pipeline: &Path, out: &Path, threads: usize) -> Result<
 fn by_phase(record: &RunRecord) -> Vec<(String, Cost)> {
     let mut costs: Vec<(String, Cost)> = Vec::new();
     for phase in &record.phases {
-        costs.push((phase.phase.clone(), Cost { wall: phase.wall_seconds, core: phase.core_seconds }));
+        costs.push((
+            phase.phase.clone(),
+            Cost {
+                wall: phase.wall_seconds,
+                core: phase.core_seconds,
+            },
+        ));
     }
-    let whole = Cost { wall: record.wall_seconds, core: record.core_seconds };
-    let fit = costs.iter().find(|(name, _)| name == "fit").map_or(Cost::default(), |(_, cost)| *cost);
+    let whole = Cost {
+        wall: record.wall_seconds,
+        core: record.core_seconds,
+    };
+    let fit = costs
+        .iter()
+        .find(|(name, _)| name == "fit")
+        .map_or(Cost::default(), |(_, cost)| *cost);
     costs.push(("whole".to_string(), whole));
-    costs.push(("whole without fit".to_string(), Cost { wall: whole.wall - fit.wall, core: whole.core - fit.core }));
+    costs.push((
+        "whole without fit".to_string(),
+        Cost {
+            wall: whole.wall - fit.wall,
+            core: whole.core - fit.core,
+        },
+    ));
     costs
 }
 
@@ -271,7 +372,11 @@ fn median(costs: &[Cost], of: impl Fn(&Cost) -> f64) -> f64 {
     let mut values: Vec<f64> = costs.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        (values[middle - 1] + values[middle]) / 2.0
+    }
 }
 
 /// Whether two output folders hold the same bytes, `run.json` and `run.log` apart.
@@ -281,7 +386,10 @@ fn same_bytes(one: &Path, other: &Path) -> Result<bool> {
         for entry in walkdir::WalkDir::new(folder) {
             let entry = entry?;
             let name = entry.path().strip_prefix(folder)?.to_path_buf();
-            if entry.file_type().is_file() && name != Path::new("run.json") && name != Path::new("run.log") {
+            if entry.file_type().is_file()
+                && name != Path::new("run.json")
+                && name != Path::new("run.log")
+            {
                 files.insert(name, fs::read(entry.path())?);
             }
         }
