@@ -127,28 +127,30 @@ impl Prepare<'_> {
             };
             Ok(info)
         };
-        // Many tasks: each worker its own. Few: the workers share the chunks of one task at a time,
-        // so that one huge compressed file keeps all of them busy.
-        let infos: Vec<TaskInfo> = if tasks.len() >= 2 * rayon::current_num_threads() {
-            let mut infos: Vec<(usize, TaskInfo)> = tasks
-                .par_iter()
-                .enumerate()
-                .with_max_len(1)
-                .map(|(number, task)| Ok((number, work((number, task), true)?)))
-                .collect::<Result<_, EngineError>>()?;
-            infos.sort_by_key(|(number, _)| *number);
-            infos.into_iter().map(|(_, info)| info).collect()
-        } else {
-            tasks
-                .iter()
-                .enumerate()
-                .map(|task| work(task, false))
-                .collect::<Result<_, _>>()?
-        };
+        // A task of more than half a worker's share, such as a huge compressed file, would be waited
+        // for in the end: all workers share its chunks. Then each worker has tasks of its own, the
+        // largest first, so that what is waited for in the end is small.
+        let threads = rayon::current_num_threads() as u64;
+        let whole: u64 = tasks.iter().map(|task| task.bytes).sum();
+        let (large, mut small): (Vec<_>, Vec<_>) = tasks
+            .iter()
+            .enumerate()
+            .partition(|(_, task)| task.bytes.saturating_mul(2 * threads) > whole);
+        small.sort_by_key(|(number, task)| (std::cmp::Reverse(task.bytes), *number));
+        let mut infos: Vec<(usize, TaskInfo)> = Vec::with_capacity(tasks.len());
+        for task in large {
+            infos.push((task.0, work(task, false)?));
+        }
+        let small: Vec<_> = small
+            .into_iter()
+            .par_bridge()
+            .map(|task| Ok((task.0, work(task, true)?)))
+            .collect::<Result<_, EngineError>>()?;
+        infos.extend(small);
+        infos.sort_by_key(|(number, _)| *number);
         let sketches = self.sketches();
         infos
             .into_iter()
-            .enumerate()
             .map(|(number, info)| Ok(TaskData::open(&place(number), info, sketches)?))
             .collect()
     }
@@ -184,12 +186,13 @@ impl Prepare<'_> {
                     sums.append(part, &mut writer)?;
                 }
             } else {
-                // The reader stays ahead of the workers by one round of chunks.
+                // The reader is a round of chunks ahead of the workers, the writer a round behind.
                 let round = 2 * rayon::current_num_threads();
                 let mut chunks = next_round(&mut reader, round)?;
+                let mut made: Vec<Part> = Vec::new();
                 while !chunks.is_empty() {
                     stop.check()?;
-                    let (parts, next) = rayon::join(
+                    let (parts, (next, written)) = rayon::join(
                         || -> Vec<Part> {
                             std::mem::take(&mut chunks)
                                 .into_par_iter()
@@ -199,13 +202,18 @@ impl Prepare<'_> {
                                 })
                                 .collect()
                         },
-                        || next_round(&mut reader, round),
+                        || {
+                            rayon::join(
+                                || next_round(&mut reader, round),
+                                || append_all(&mut made, &mut sums, &mut writer),
+                            )
+                        },
                     );
-                    for part in parts {
-                        sums.append(part, &mut writer)?;
-                    }
+                    written?;
+                    made = parts;
                     chunks = next?;
                 }
+                append_all(&mut made, &mut sums, &mut writer)?;
             }
             let summary = reader.summary();
             *sums.info.records.entry(*file).or_default() += summary.records;
@@ -447,6 +455,16 @@ fn next_round(reader: &mut Reader, chunks: usize) -> Result<Vec<Chunk>, EngineEr
         round.push(chunk);
     }
     Ok(round)
+}
+
+fn append_all(
+    parts: &mut Vec<Part>,
+    sums: &mut Sums,
+    writer: &mut TaskWriter,
+) -> Result<(), EngineError> {
+    parts
+        .drain(..)
+        .try_for_each(|part| sums.append(part, writer))
 }
 
 /// What a task has written so far.

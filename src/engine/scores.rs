@@ -1,6 +1,6 @@
 //! The score phase: fits an estimator on what reaches it, then scores each task.
 
-use super::corpus::Corpus;
+use super::corpus::{Corpus, DocRow};
 use super::decide::Decisions;
 use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
@@ -11,6 +11,7 @@ use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// Scores of one document.
@@ -36,6 +37,17 @@ pub struct Wanted {
     pub excess_nats: bool,
 }
 
+/// Tokens of a block: what a worker scores before it is written.
+const BLOCK_TOKENS: u64 = 1 << 20;
+
+/// Scores of consecutive documents of a task.
+struct Block {
+    rows: Vec<ScoreRow>,
+    usefulness: Vec<u8>,
+    usefulness_f32: Vec<f32>,
+    excess_nats: Vec<f32>,
+}
+
 struct ScoredTask {
     rows: Column<ScoreRow>,
     usefulness: Column<u8>,
@@ -59,6 +71,46 @@ pub struct TokenView<'d, 'a> {
     fold_by_id: bool,
     tokens: u64,
     stop: &'d Stop,
+    /// Documents of a task, by their places in it.
+    parts: Vec<(usize, Range<usize>)>,
+}
+
+/// Tokens of a part from which it is cut: a huge compressed file is one task, and must neither keep
+/// one worker busy alone nor be held in memory as a whole.
+const PART_TOKENS: u64 = 64 << 20;
+
+/// Cuts documents, in order, wherever `part_tokens` are reached.
+fn cut(docs: &[DocRow], part_tokens: u64) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let (mut start, mut tokens) = (0, 0);
+    for (at, row) in docs.iter().enumerate() {
+        tokens += u64::from(row.tokens);
+        if tokens >= part_tokens {
+            ranges.push(start..at + 1);
+            (start, tokens) = (at + 1, 0);
+        }
+    }
+    if start < docs.len() {
+        ranges.push(start..docs.len());
+    }
+    ranges
+}
+
+fn parts_of(corpus: &Corpus) -> Vec<(usize, Range<usize>)> {
+    let mut parts = Vec::with_capacity(corpus.tasks.len());
+    for (number, task) in corpus.tasks.iter().enumerate() {
+        let docs = task.docs.values();
+        if task.info.tokens < PART_TOKENS {
+            parts.push((number, 0..docs.len()));
+        } else {
+            parts.extend(
+                cut(docs, PART_TOKENS)
+                    .into_iter()
+                    .map(|part| (number, part)),
+            );
+        }
+    }
+    parts
 }
 
 impl<'d, 'a> TokenView<'d, 'a> {
@@ -80,6 +132,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
             fold_by_id,
             tokens,
             stop,
+            parts: parts_of(corpus),
         }
     }
 
@@ -93,16 +146,18 @@ impl<'d, 'a> TokenView<'d, 'a> {
             fold_by_id: false,
             tokens,
             stop,
+            parts: parts_of(corpus),
         }
     }
 
-    fn visit(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) {
-        let task = &self.corpus.tasks[part];
+    fn visit(&self, task: usize, range: Range<usize>, visit: &mut dyn FnMut(TokenDocument<'_>)) {
+        let first = self.corpus.bases[task] + range.start as u64;
+        let task = &self.corpus.tasks[task];
         let (sample, fold) = (
             hash::purpose_key(self.seed, "fit sample"),
             hash::purpose_key(self.seed, "fold"),
         );
-        for (row, number) in task.docs.values().iter().zip(self.corpus.bases[part]..) {
+        for (row, number) in task.docs.values()[range].iter().zip(first..) {
             let reaches = match self.decisions {
                 Some((decisions, stage)) => decisions.reaches(number, stage),
                 None => row.tokens > 0,
@@ -129,7 +184,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
 
 impl TokenSource for TokenView<'_, '_> {
     fn parts(&self) -> usize {
-        self.corpus.tasks.len()
+        self.parts.len()
     }
     fn tokens(&self) -> u64 {
         self.tokens
@@ -137,7 +192,8 @@ impl TokenSource for TokenView<'_, '_> {
     fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> io::Result<()> {
         // A fit reads its parts several times; between two of them it can be stopped.
         self.stop.check().map_err(io::Error::other)?;
-        self.visit(part, visit);
+        let (task, range) = &self.parts[part];
+        self.visit(*task, range.clone(), visit);
         Ok(())
     }
 }
@@ -185,11 +241,11 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         }
         if !todo.is_empty() {
             progress.begin("fit", self.view.tokens, Unit::Tokens);
-            let work = folder.join("fit.tmp");
-            if work.exists() {
-                std::fs::remove_dir_all(&work)?;
+            let fit_folder = folder.join("fit.tmp");
+            if fit_folder.exists() {
+                std::fs::remove_dir_all(&fit_folder)?;
             }
-            std::fs::create_dir_all(&work).context("create", &work)?;
+            std::fs::create_dir_all(&fit_folder).context("create", &fit_folder)?;
             let estimator = self.fit.fit(&FitInput {
                 corpus: self.view,
                 reference: self
@@ -197,7 +253,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                     .map(|reference| reference as &dyn TokenSource),
                 vocabulary_size: self.vocabulary_size,
                 seed: self.view.seed,
-                work: &work,
+                work: &fit_folder,
                 memory_bytes: self.memory_bytes,
             });
             stop.check()?;
@@ -205,7 +261,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             let estimator = estimator.map_err(|error| match error {
                 FitError::Io(error) => FitError::Io(io::Error::new(
                     error.kind(),
-                    format!("cannot fit the models in {}: {error}", work.display()),
+                    format!("cannot fit the models in {}: {error}", fit_folder.display()),
                 )),
                 other => other,
             })?;
@@ -216,17 +272,30 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             TaskWriter::begin(&model, &[])?.finish(&description)?;
             fitted = Some(description);
             progress.begin("score", self.view.tokens, Unit::Tokens);
-            todo.into_par_iter()
-                .with_max_len(1)
-                .try_for_each(|number| {
-                    stop.check()?;
-                    self.task(number, &place(number), estimator.as_ref())?;
-                    progress.advance(corpus.tasks[number].info.tokens);
-                    Ok::<(), EngineError>(())
-                })?;
+            // As in prepare: workers share what one of them would have to be waited for.
+            let tokens = |number: usize| corpus.tasks[number].info.tokens;
+            let threads = rayon::current_num_threads();
+            let whole: u64 = todo.iter().map(|&number| tokens(number)).sum();
+            let (large, mut small): (Vec<usize>, Vec<usize>) = todo
+                .into_iter()
+                .partition(|&n| tokens(n).saturating_mul(2 * threads as u64) > whole);
+            small.sort_by_key(|&number| (std::cmp::Reverse(tokens(number)), number));
+            let work = |number: usize, workers: usize| {
+                stop.check()?;
+                self.task(number, &place(number), estimator.as_ref(), workers)?;
+                progress.advance(tokens(number));
+                Ok::<(), EngineError>(())
+            };
+            for number in large {
+                work(number, threads)?;
+            }
+            small
+                .into_iter()
+                .par_bridge()
+                .try_for_each(|number| work(number, 1))?;
             progress.end();
             drop(estimator);
-            std::fs::remove_dir_all(&work)?;
+            std::fs::remove_dir_all(&fit_folder)?;
         }
         let tasks = (0..corpus.tasks.len())
             .map(|number| {
@@ -259,9 +328,8 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         number: usize,
         place: &Path,
         estimator: &dyn Estimator,
+        workers: usize,
     ) -> Result<(), EngineError> {
-        let corpus = self.view.corpus;
-        let task = &corpus.tasks[number];
         let mut streams = vec!["rows".to_string(), "usefulness".to_string()];
         streams.extend(
             self.wanted
@@ -270,90 +338,105 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         );
         streams.extend(self.wanted.excess_nats.then(|| "excess-nats".to_string()));
         let mut writer = TaskWriter::begin(place, &streams)?;
-        let mut rows = vec![ScoreRow::default(); task.docs.values().len()];
-        let mut scores = TokenScores::default();
-        let mut bytes = Vec::new();
-        let zeros = vec![0u8; 1 << 16];
-        // Tokens stand in the order of the documents, so a gap is a document that was not scored.
-        let mut next = 0u64;
-        let mut problem: Option<EngineError> = None;
-        let base = corpus.bases[number];
-        let fill = |writer: &mut TaskWriter, tokens: u64| -> io::Result<()> {
-            let mut left = tokens as usize;
-            while left > 0 {
-                let some = left.min(zeros.len());
-                writer.write("usefulness", &zeros[..some])?;
-                for (wanted, stream) in [
-                    (self.wanted.usefulness_f32, "usefulness-f32"),
-                    (self.wanted.excess_nats, "excess-nats"),
-                ] {
-                    if wanted {
-                        for _ in 0..4 {
-                            writer.write(stream, &zeros[..some])?;
-                        }
-                    }
-                }
-                left -= some;
+        let blocks = cut(self.view.corpus.tasks[number].docs.values(), BLOCK_TOKENS);
+        let mut write = |block: Result<Block, EngineError>| -> Result<(), EngineError> {
+            let block = block?;
+            writer.write("rows", bytemuck::cast_slice(&block.rows))?;
+            writer.write("usefulness", &block.usefulness)?;
+            if self.wanted.usefulness_f32 {
+                writer.write(
+                    "usefulness-f32",
+                    bytemuck::cast_slice(&block.usefulness_f32),
+                )?;
+            }
+            if self.wanted.excess_nats {
+                writer.write("excess-nats", bytemuck::cast_slice(&block.excess_nats))?;
             }
             Ok(())
         };
-        self.view.visit(number, &mut |document| {
+        if workers == 1 {
+            for block in blocks {
+                write(self.block(number, block, estimator))?;
+            }
+        } else {
+            for round in blocks.chunks(2 * workers) {
+                let scored: Vec<_> = round
+                    .par_iter()
+                    .with_max_len(1)
+                    .map(|block| self.block(number, block.clone(), estimator))
+                    .collect();
+                scored.into_iter().try_for_each(&mut write)?;
+            }
+        }
+        writer.finish(&())?;
+        Ok(())
+    }
+
+    fn block(
+        &self,
+        task: usize,
+        range: Range<usize>,
+        estimator: &dyn Estimator,
+    ) -> Result<Block, EngineError> {
+        let corpus = self.view.corpus;
+        let base = corpus.bases[task];
+        let docs = &corpus.tasks[task].docs.values()[range.clone()];
+        // Tokens stand in the order of the documents; those of documents that are not scored are 0.
+        let first = docs.first().map_or(0, |row| row.tokens_start);
+        let tokens: usize = docs.iter().map(|row| row.tokens as usize).sum();
+        let floats = |wanted: bool| vec![0.0f32; if wanted { tokens } else { 0 }];
+        let mut block = Block {
+            rows: vec![ScoreRow::default(); docs.len()],
+            usefulness: vec![0; tokens],
+            usefulness_f32: floats(self.wanted.usefulness_f32),
+            excess_nats: floats(self.wanted.excess_nats),
+        };
+        let mut scores = TokenScores::default();
+        let mut problem: Option<EngineError> = None;
+        self.view.visit(task, range.clone(), &mut |document| {
             if problem.is_some() {
                 return;
             }
-            let at = (document.number - base) as usize;
-            let start = task.docs.values()[at].tokens_start;
-            let mut write = || -> Result<(), EngineError> {
-                let found = estimator.score(&document, &mut scores).map_err(|error| {
-                    EngineError::Failed(format!(
-                        "document '{}' could not be scored: {error}",
-                        corpus.id(document.number)
-                    ))
-                })?;
-                if ![found.score, found.excess_nats, found.difficulty]
-                    .iter()
-                    .all(|value| value.is_finite())
-                {
-                    return Err(EngineError::Failed(format!(
-                        "document '{}' has a score that is not finite: {found:?}",
-                        corpus.id(document.number)
-                    )));
-                }
-                rows[at] = ScoreRow {
-                    score: found.score as f32,
-                    excess_nats: found.excess_nats as f32,
-                    difficulty: found.difficulty as f32,
-                    scored: 1,
-                };
-                fill(&mut writer, start - next)?;
-                bytes.clear();
-                bytes.extend(
-                    scores
-                        .usefulness
-                        .iter()
-                        .map(|&usefulness| quantised(usefulness)),
-                );
-                writer.write("usefulness", &bytes)?;
-                if self.wanted.usefulness_f32 {
-                    writer.write("usefulness-f32", bytemuck::cast_slice(&scores.usefulness))?;
-                }
-                if self.wanted.excess_nats {
-                    writer.write("excess-nats", bytemuck::cast_slice(&scores.excess_nats))?;
-                }
-                next = start + document.tokens.len() as u64;
-                Ok(())
+            let fail = |what: String| {
+                EngineError::Failed(format!("document '{}' {what}", corpus.id(document.number)))
             };
-            if let Err(error) = write() {
-                problem = Some(error);
+            let found = match estimator.score(&document, &mut scores) {
+                Ok(found) => found,
+                Err(error) => {
+                    problem = Some(fail(format!("could not be scored: {error}")));
+                    return;
+                }
+            };
+            if ![found.score, found.excess_nats, found.difficulty]
+                .iter()
+                .all(|value| value.is_finite())
+            {
+                problem = Some(fail(format!("has a score that is not finite: {found:?}")));
+                return;
+            }
+            let at = (document.number - base) as usize - range.start;
+            block.rows[at] = ScoreRow {
+                score: found.score as f32,
+                excess_nats: found.excess_nats as f32,
+                difficulty: found.difficulty as f32,
+                scored: 1,
+            };
+            let start = (docs[at].tokens_start - first) as usize;
+            let place = start..start + document.tokens.len();
+            for (byte, &usefulness) in block.usefulness[place.clone()]
+                .iter_mut()
+                .zip(&scores.usefulness)
+            {
+                *byte = quantised(usefulness);
+            }
+            if self.wanted.usefulness_f32 {
+                block.usefulness_f32[place.clone()].copy_from_slice(&scores.usefulness);
+            }
+            if self.wanted.excess_nats {
+                block.excess_nats[place].copy_from_slice(&scores.excess_nats);
             }
         });
-        if let Some(error) = problem {
-            return Err(error);
-        }
-        fill(&mut writer, task.info.tokens - next)?;
-        writer.write("rows", bytemuck::cast_slice(&rows))?;
-        writer.finish(&())?;
-        Ok(())
+        problem.map_or(Ok(block), Err)
     }
 }
 
@@ -390,5 +473,25 @@ impl Scores<'_> {
     /// Excess; empty where it is not wanted.
     pub fn excess_nats(&self, number: u64) -> &[f32] {
         self.tokens(number, |task| task.excess_nats.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_leaves_no_document_out_and_comes_where_the_tokens_are_reached() {
+        let docs = |tokens: &[u32]| -> Vec<DocRow> {
+            let row = |&tokens| DocRow {
+                tokens,
+                ..bytemuck::Zeroable::zeroed()
+            };
+            tokens.iter().map(row).collect()
+        };
+        assert!(cut(&docs(&[]), 10).is_empty());
+        assert_eq!(cut(&docs(&[9]), 10), [0..1]);
+        assert_eq!(cut(&docs(&[10, 0]), 10), [0..1, 1..2]);
+        assert_eq!(cut(&docs(&[4, 5, 1, 25, 9, 3]), 10), [0..3, 3..4, 4..6]);
     }
 }
