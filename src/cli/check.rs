@@ -39,7 +39,7 @@ impl Check {
             Format::Table
         };
         let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
-        let prepared = engine::prepare(&plan, engine::cache_folder().as_deref())?;
+        let prepared = engine::prepare(&plan, super::cache_folder().as_deref())?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let files = prepared.inputs.files.len();
         let bytes = prepared.inputs.bytes();

@@ -116,7 +116,7 @@ impl Inspect {
                 Named::Builtin(name) => TokenizerSource::Builtin(name),
             }
         };
-        let tokenizer = Tokenizer::load(&source, engine::cache_folder().as_deref())
+        let tokenizer = Tokenizer::load(&source, super::cache_folder().as_deref())
             .map_err(EngineError::from)?;
         if tokenizer.fingerprint() != manifest.tokenizer.fingerprint {
             return Err(CliError::Request(format!(

@@ -11,6 +11,7 @@ mod verify;
 use crate::engine::{EngineError, Stop};
 use clap::{Parser, Subcommand};
 use std::io;
+use std::path::PathBuf;
 
 /// Asked to stop by Ctrl-C or a termination signal.
 pub static STOP: Stop = Stop::new();
@@ -147,6 +148,19 @@ pub fn default_memory_bytes() -> u64 {
             line.split_whitespace().nth(1)?.parse::<u64>().ok()
         });
     total.map_or(4 << 30, |kib| kib * 1024 / 2)
+}
+
+/// The folder of what may be kept from run to run, such as the verdict of a tokenizer's self-check:
+/// `$XDG_CACHE_HOME/goodput`, else `~/.cache/goodput`; `None` where neither is set. Nothing in it
+/// shapes a result, and all of it may be deleted.
+pub fn cache_folder() -> Option<PathBuf> {
+    let of = |variable: &str| {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let base = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")))?;
+    Some(base.join("goodput"))
 }
 
 #[cfg(test)]

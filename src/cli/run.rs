@@ -105,6 +105,7 @@ impl Run {
             keep_work: self.keep_work,
             task_bytes: self.slice,
             set: self.plan.set.clone(),
+            cache: super::cache_folder(),
         };
         let reporter = Reporter::new(self.progress);
         let outcome = engine::run(&plan, &options, &reporter, &STOP)?;

@@ -39,6 +39,7 @@ impl Verify {
             inputs: self.inputs,
             pipeline: self.pipeline,
             memory_bytes: self.memory.unwrap_or_else(default_memory_bytes),
+            cache: super::cache_folder(),
         };
         let checks = engine::verify(&self.out, &options, &Reporter::new(self.progress), &STOP)?;
         let text = if self.format == "json" {

@@ -51,6 +51,8 @@ pub struct RunOptions {
     pub task_bytes: Option<u64>,
     /// The `--set` of the command line, for the record.
     pub set: Vec<String>,
+    /// What may be kept from run to run, such as the verdict of a tokenizer's self-check.
+    pub cache: Option<PathBuf>,
 }
 
 /// What one phase cost.
@@ -194,21 +196,8 @@ pub struct Prepared {
     pub frame_tokens: [Option<(String, u32)>; 2],
 }
 
-/// The folder of what may be kept from run to run, such as the verdict of a tokenizer's self-check:
-/// `$XDG_CACHE_HOME/goodput`, else `~/.cache/goodput`; `None` where neither is set. Nothing in it
-/// shapes a result, and all of it may be deleted.
-pub fn cache_folder() -> Option<PathBuf> {
-    let of = |variable: &str| {
-        std::env::var_os(variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let base = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")))?;
-    Some(base.join("goodput"))
-}
-
-/// Finds the files and loads the tokenizer: every problem at once. `cache` is [`cache_folder`], or
-/// another folder, or `None`: then a tokenizer.json is checked anew, which takes seconds.
+/// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
+/// folder a tokenizer.json is checked anew, which takes seconds.
 ///
 /// # Errors
 /// Problems of the request, none of the data.
@@ -573,7 +562,7 @@ fn go(
 ) -> Result<Outcome, EngineError> {
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
-    let prepared = prepare(plan, cache_folder().as_deref())?;
+    let prepared = prepare(plan, request.cache.as_deref())?;
     let lock = match claim(&out, plan, request, &prepared.inputs)? {
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
@@ -952,13 +941,10 @@ fn go(
     write_whole(&out.join("manifest.json"), manifest_text.as_bytes())?;
     drop(layout);
     drop(decisions);
-    if request.keep_work {
-        // Without an owner it is no leftover of a run that was killed, and the next run leaves it alone.
-        remove(&out.join("work").join("owner"))?;
-    } else {
-        if request.work.is_some() {
+    if let Some(named) = &request.work {
+        if !request.keep_work {
             // A folder that the user named may hold other things of theirs.
-            for entry in std::fs::read_dir(&work).context("list", &work)?.flatten() {
+            for entry in std::fs::read_dir(named).context("list", named)?.flatten() {
                 let name = entry.file_name().to_string_lossy().to_string();
                 if is_work(&name) && name != "lock" {
                     remove(&entry.path())?;
@@ -966,9 +952,15 @@ fn go(
             }
         }
         drop(locks);
-        if request.work.is_some() {
-            remove(&work.join("lock"))?;
+        if !request.keep_work {
+            remove(&named.join("lock"))?;
         }
+        remove(&out.join("work"))?;
+    } else if request.keep_work {
+        // Without an owner it is no leftover of a run that was killed, and the next run leaves it alone.
+        remove(&out.join("work").join("owner"))?;
+    } else {
+        drop(locks);
         remove(&out.join("work"))?;
     }
     Ok(Outcome {

@@ -50,6 +50,8 @@ pub struct VerifyOptions {
     pub pipeline: Option<std::path::PathBuf>,
     /// Anonymous memory that may be used.
     pub memory_bytes: u64,
+    /// What may be kept from run to run, such as the verdict of a tokenizer's self-check.
+    pub cache: Option<std::path::PathBuf>,
 }
 
 /// A stretch of a document found in a shard or among the rejects.
@@ -778,7 +780,7 @@ fn inputs(
         Named::File { resolved, .. } => TokenizerSource::File(resolved.clone()),
         Named::Builtin(name) => TokenizerSource::Builtin(name.clone()),
     };
-    let tokenizer = Tokenizer::load(&source, super::cache_folder().as_deref())?;
+    let tokenizer = Tokenizer::load(&source, options.cache.as_deref())?;
     let compare = |a: &Content, b: &Content| {
         (a.id, a.from_inputs, a.at, a.tokens, a.content).cmp(&(
             b.id,

@@ -640,7 +640,10 @@ fn verify_finds_what_was_changed() {
     copy(&good, &out);
     // All of them under each other's numbers.
     reseal(&out, shard, |rows| reversed(&rows));
-    finds(&out, "the order follows the stated rule");
+    finds(
+        &out,
+        "the rows are those that the packing makes of the order",
+    );
     copy(&good, &out);
     reseal(&out, shard, |rows| rows.slice(0, rows.num_rows() - 1));
     finds(&out, "row numbers are consecutive");

@@ -639,7 +639,7 @@ fn files_that_no_run_wrote_are_never_deleted() {
     folder.goodput(&["run", "p.yaml"]).refuses(&["out"]);
     folder
         .goodput(&["run", "p.yaml", "--replace"])
-        .refuses(&["left alone"]);
+        .refuses(&["nothing was deleted"]);
     assert_eq!(folder.out("out").names(), ["thesis.txt"]);
 }
 
@@ -1072,6 +1072,7 @@ fn an_earlier_run_in_the_same_process_changes_nothing() {
         keep_work: false,
         task_bytes: None,
         set: Vec::new(),
+        cache: None,
     };
     let plan = |name: &str, out: Option<&str>| {
         let overrides = Overrides {
