@@ -96,7 +96,7 @@ pub fn arrange(
     spill: &Spill,
     folder: &Path,
 ) -> Result<Layout, EngineError> {
-    std::fs::create_dir_all(folder)?;
+    std::fs::create_dir_all(folder).context("create", folder)?;
     let corpus = decisions.corpus();
     let kept = || {
         corpus

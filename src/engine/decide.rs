@@ -13,7 +13,7 @@ use crate::dedupe::{
 };
 use crate::plan::global::SELECT_REASONS;
 use crate::record::{FieldSpec, FieldType, FieldValue, Options};
-use crate::spill::{ScratchColumn, Spill};
+use crate::spill::{IoContext, ScratchColumn, Spill};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
@@ -114,7 +114,7 @@ impl<'a> Decisions<'a> {
         ids_are_given: bool,
         spill: Spill,
     ) -> Result<Decisions<'a>, EngineError> {
-        std::fs::create_dir_all(spill.folder())?;
+        std::fs::create_dir_all(spill.folder()).context("create", spill.folder())?;
         let mut fates = ScratchColumn::create(&spill.folder().join("fates"), corpus.len())?;
         for (fate, (_, row)) in fates.values_mut().iter_mut().zip(corpus.rows()) {
             *fate = Fate {
@@ -383,6 +383,8 @@ impl<'a> Decisions<'a> {
                         Some((number, set.short, mine))
                     })
             })
+            // Somebody who asks to stop does not wait for the rest; what came of it is not used then.
+            .take_while(|_| stop.check().is_ok())
             .filter(|(number, _, _)| self.reaches(*number, stage))
             .inspect(|(_, is_short, _)| short += u64::from(*is_short))
             .flat_map(|(number, _, bands)| {
@@ -414,6 +416,7 @@ impl<'a> Decisions<'a> {
             }
         })?;
         failed?;
+        stop.check()?;
         drop(bands);
         std::mem::drop(order);
         drops.apply(|dropped| self.drop(stage, dropped))?;
@@ -507,7 +510,7 @@ struct DroppedRow {
 impl Drops {
     fn new(spill: &Spill) -> io::Result<Drops> {
         let path = spill.folder().join("drops");
-        let writer = io::BufWriter::new(std::fs::File::create(&path)?);
+        let writer = io::BufWriter::new(std::fs::File::create(&path).context("write", &path)?);
         Ok(Drops { path, writer })
     }
 
@@ -518,10 +521,14 @@ impl Drops {
             similarity: dropped.similarity,
         };
         io::Write::write_all(&mut self.writer, bytemuck::bytes_of(&row))
+            .context("write", &self.path)
     }
 
     fn apply(self, mut apply: impl FnMut(Dropped)) -> io::Result<()> {
-        self.writer.into_inner().map_err(|e| e.into_error())?;
+        self.writer
+            .into_inner()
+            .map_err(|e| e.into_error())
+            .context("write", &self.path)?;
         let column = crate::spill::Column::<DroppedRow>::open(&self.path)?;
         for row in column.values() {
             apply(Dropped {

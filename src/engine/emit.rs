@@ -562,7 +562,7 @@ impl Emit<'_> {
         let file = File::create(&temporary).context("write", &temporary)?;
         let mut writer = ChecksumWriter::new(BufWriter::with_capacity(1 << 18, file));
         let mut lines = 0u64;
-        for (task, &base) in self.corpus.tasks.iter().zip(&self.corpus.bases) {
+        for task in &self.corpus.tasks {
             let bad = task.folder.join("bad");
             for line in BufReader::new(File::open(&bad).context("read", &bad)?).split(b'\n') {
                 writer
@@ -571,6 +571,9 @@ impl Emit<'_> {
                 writer.write_all(b"\n").context("write", &temporary)?;
                 lines += 1;
             }
+        }
+        // Not task by task with the above: the order must not tell how the work was cut.
+        for (task, &base) in self.corpus.tasks.iter().zip(&self.corpus.bases) {
             let failed = task.folder.join("failed");
             for line in BufReader::new(File::open(&failed).context("read", &failed)?).split(b'\n') {
                 let line = line.context("read", &failed)?;

@@ -40,6 +40,31 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether a disk or a quota is full.
+    pub fn is_storage_full(&self) -> bool {
+        let first: &(dyn std::error::Error + 'static) = match self {
+            EngineError::Io(error) | EngineError::Fit(FitError::Io(error)) => error,
+            EngineError::Part(error) => error,
+            _ => return false,
+        };
+        std::iter::successors(Some(first), |error| {
+            match error.downcast_ref::<io::Error>() {
+                // An I/O error passes over the error that it wraps when it is asked for its source.
+                Some(error) => error
+                    .get_ref()
+                    .map(|inner| inner as &(dyn std::error::Error + 'static)),
+                None => error.source(),
+            }
+        })
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        })
+    }
+
     /// 2 where the request was wrong, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {

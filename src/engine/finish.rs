@@ -362,12 +362,13 @@ impl Finish<'_> {
         audit
     }
 
-    /// Writes `pipeline.yaml`, `audit.json` and, last of all, `manifest.json`.
+    /// Writes `pipeline.yaml` and `audit.json`. Returns the manifest too, and its text, which is to be
+    /// written last of all.
     pub fn write(
         self,
         out: &Path,
         mut files: Vec<FileEntry>,
-    ) -> Result<(Audit, Manifest), EngineError> {
+    ) -> Result<(Audit, Manifest, String), EngineError> {
         let audit = self.audit();
         if let Some(broken) = audit.identities.iter().find(|identity| !identity.holds) {
             return Err(EngineError::Failed(format!(
@@ -456,7 +457,6 @@ impl Finish<'_> {
             checksum: String::new(),
         };
         let (manifest, text) = manifest.sealed();
-        write_whole(&out.join("manifest.json"), text.as_bytes())?;
-        Ok((audit, manifest))
+        Ok((audit, manifest, text))
     }
 }

@@ -1,6 +1,6 @@
 //! Which files there are and how the work on them is cut.
 
-use super::EngineError;
+use super::{EngineError, Stop};
 use crate::plan::{OnError, Plan, Problem, Problems};
 use crate::record::FieldSpec;
 use crate::source::{self, Format, FoundFile, InputSpec, Slice};
@@ -123,17 +123,11 @@ impl Inputs {
         problem: impl Fn(String) -> Problem,
     ) -> Result<Inputs, EngineError> {
         let spec = InputSpec::with_text("text");
-        let resolved: Vec<String> = globs
-            .iter()
-            .map(|glob| match glob.strip_prefix('!') {
-                Some(rest) => format!("!{}", plan.resolve(rest).display()),
-                None => plan.resolve(glob).display().to_string(),
-            })
-            .collect();
+        let globs: Vec<String> = globs.iter().map(|glob| plan.glob(glob)).collect();
         let bad = |error: source::SourceError| {
             EngineError::Problems(Problems(vec![problem(format!("reference: {error}"))]))
         };
-        let found = source::find_files(std::path::Path::new("/"), &resolved).map_err(bad)?;
+        let found = source::find_files(&plan.base, &globs).map_err(bad)?;
         let mut files = Vec::new();
         for file in found {
             let format = spec.format_of(&file).map_err(bad)?;
@@ -166,10 +160,15 @@ impl Inputs {
     }
 
     /// Checksums of all files, in order.
-    pub fn checksums(&self, advance: &(dyn Fn(u64) + Sync)) -> Result<Vec<String>, EngineError> {
+    pub fn checksums(
+        &self,
+        advance: &(dyn Fn(u64) + Sync),
+        stop: &Stop,
+    ) -> Result<Vec<String>, EngineError> {
         self.files
             .par_iter()
             .map(|file| {
+                stop.check()?;
                 let checksum = source::file_checksum(&file.found.path)?;
                 advance(file.found.bytes);
                 Ok(format!("{checksum:032x}"))

@@ -18,6 +18,7 @@ use crate::dedupe::{self, SketchScratch};
 use crate::plan::OnError;
 use crate::record::{Document, Notes, Verdict};
 use crate::source::{BadRecord, Chunk, Entry, Reader};
+use crate::spill::IoContext;
 use crate::stages::Stage;
 use crate::tokenizer::Tokenizer;
 use base64::Engine as _;
@@ -113,7 +114,7 @@ impl Prepare<'_> {
         progress: &dyn Progress,
         stop: &Stop,
     ) -> Result<Vec<TaskData>, EngineError> {
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(folder).context("create", folder)?;
         let place = |number: usize| folder.join(format!("task-{number:06}"));
         let work = |(number, task): (usize, &Task), alone: bool| -> Result<TaskInfo, EngineError> {
             stop.check()?;

@@ -5,7 +5,7 @@ use super::corpus::Corpus;
 use super::decide::{Decisions, KeyValues, StageNotes};
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
-use super::inputs::{Inputs, default_task_bytes};
+use super::inputs::{InputFile, Inputs, default_task_bytes};
 use super::options;
 use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
@@ -20,14 +20,17 @@ use crate::plan::{self, Place, Plan, Problems, Rejects, StageRef, TokenizerSourc
 use crate::record::{OptionError, Options, Value};
 use crate::score;
 use crate::shard::{Manifest, ShardShape, TokenizerManifest, UsefulnessType};
+use crate::source;
 use crate::spill::{IoContext, Spill};
 use crate::stages;
 use crate::tokenizer::{Tokenizer, TokenizerSource};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 /// How to run, apart from what the pipeline says. None of it changes a byte of the result but `sample`.
 #[derive(Clone, Debug)]
@@ -110,18 +113,46 @@ fn core_seconds() -> f64 {
     read().unwrap_or(0.0)
 }
 
-/// Peak of anonymous memory, sampled at the ends of phases; `VmHWM` would count mapped files.
+/// Anonymous memory now; `VmHWM` would count mapped files too.
 fn anonymous_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
 }
 
+/// Looks at the anonymous memory every 50 ms, as long as it lives.
+struct PeakMemory {
+    peak: Arc<AtomicU64>,
+    _ends_the_thread: mpsc::Sender<()>,
+}
+
+impl PeakMemory {
+    fn watch() -> PeakMemory {
+        let peak = Arc::new(AtomicU64::new(0));
+        let (sender, receiver) = mpsc::channel::<()>();
+        let seen = Arc::clone(&peak);
+        std::thread::spawn(move || {
+            while let Some(bytes) = anonymous_bytes() {
+                seen.fetch_max(bytes, Ordering::Relaxed);
+                if receiver.recv_timeout(Duration::from_millis(50))
+                    != Err(mpsc::RecvTimeoutError::Timeout)
+                {
+                    break;
+                }
+            }
+        });
+        PeakMemory {
+            peak,
+            _ends_the_thread: sender,
+        }
+    }
+}
+
 struct Clock {
     began: (Instant, f64),
     phase: (Instant, f64),
     phases: Vec<PhaseTime>,
-    peak: Option<u64>,
+    memory: PeakMemory,
 }
 
 impl Clock {
@@ -131,7 +162,7 @@ impl Clock {
             began: now,
             phase: now,
             phases: Vec::new(),
-            peak: None,
+            memory: PeakMemory::watch(),
         }
     }
     fn end(&mut self, phase: &str) {
@@ -142,7 +173,9 @@ impl Clock {
             core_seconds: now.1 - self.phase.1,
         });
         self.phase = now;
-        self.peak = self.peak.max(anonymous_bytes());
+    }
+    fn peak(&self) -> Option<u64> {
+        Some(self.memory.peak.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
     }
 }
 
@@ -277,38 +310,71 @@ fn option_error(plan: &Plan, line: u32, column: u32, error: OptionError) -> Engi
     ]))
 }
 
-/// Refuses an output folder that is not this pipeline's. `Some` where it is complete already.
-fn claim(out: &Path, plan: &Plan, options: &RunOptions) -> Result<Option<Manifest>, EngineError> {
-    let manifest_path = out.join("manifest.json");
-    let owner_path = out.join("work").join("owner");
-    let owner = format!(
+/// What [`claim`] found.
+enum Claimed {
+    /// The folder is to be made, and is ours as long as the lock lives.
+    Ours(Lock),
+    /// It is complete already.
+    Complete(Manifest),
+}
+
+/// What the folder `out` is to this run before anybody locks it: `Some` where it is complete, else
+/// whether it is empty or was begun by a run of the same plan.
+fn look(
+    out: &Path,
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<(Option<Manifest>, bool), EngineError> {
+    if let Ok(text) = std::fs::read_to_string(out.join("manifest.json")) {
+        let Ok(manifest) = Manifest::parse(&text) else {
+            return Ok((None, false));
+        };
+        let same =
+            manifest.pipeline_hash == plan.hash && manifest.sample_share == options.sample_share;
+        return Ok((same.then_some(manifest), same));
+    }
+    let work = out.join("work");
+    let only = |folder: &Path, names: &[&str]| -> Result<bool, EngineError> {
+        if !folder.exists() {
+            return Ok(true);
+        }
+        let mut entries = std::fs::read_dir(folder).context("list", folder)?.flatten();
+        Ok(entries.all(|entry| names.iter().any(|name| entry.file_name() == *name)))
+    };
+    // A run that was killed at its very beginning leaves a lock without an owner.
+    let empty = only(out, &["work"])? && only(&work, &["lock", "owner.tmp"])?;
+    let begun = std::fs::read_to_string(work.join("owner"))
+        .is_ok_and(|found| found == owner(plan, options));
+    Ok((None, empty || begun))
+}
+
+fn owner(plan: &Plan, options: &RunOptions) -> String {
+    format!(
         "{} {}",
         plan.hash,
         options
             .sample_share
             .map_or(String::new(), |share| share.to_string())
-    );
-    let mine = match std::fs::read_to_string(&manifest_path) {
-        Ok(text) => match Manifest::parse(&text) {
-            Ok(manifest) => {
-                let same = manifest.pipeline_hash == plan.hash
-                    && manifest.sample_share == options.sample_share;
-                if same && !options.fresh {
-                    return Ok(Some(manifest));
-                }
-                same
-            }
-            Err(_) => false,
-        },
-        Err(_) => {
-            let empty = !out.exists()
-                || std::fs::read_dir(out)
-                    .context("list", out)?
-                    .next()
-                    .is_none();
-            empty || std::fs::read_to_string(&owner_path).is_ok_and(|found| found == owner)
-        }
-    };
+    )
+}
+
+/// Makes the output folder ours, or refuses one that is not this pipeline's.
+fn claim(
+    out: &Path,
+    plan: &Plan,
+    options: &RunOptions,
+    inputs: &Inputs,
+) -> Result<Claimed, EngineError> {
+    let (complete, mine) = look(out, plan, options)?;
+    let work = out.join("work");
+    if let Some(manifest) = complete
+        && !options.fresh
+        && !work.exists()
+    {
+        // Nothing is touched: the folder may be read-only.
+        still_holds(out, &manifest, inputs)?;
+        return Ok(Claimed::Complete(manifest));
+    }
     if !mine && !options.replace {
         return Err(EngineError::Request(format!(
             "{} holds something else than the output of this pipeline; name another folder with --out, \
@@ -316,25 +382,147 @@ fn claim(out: &Path, plan: &Plan, options: &RunOptions) -> Result<Option<Manifes
             out.display()
         )));
     }
+    if !mine && let Some(foreign) = foreign(out)? {
+        return Err(EngineError::Request(format!(
+            "{} is no file that a run of goodput writes; nothing was deleted. Empty the folder, or name another one with --out",
+            foreign.display()
+        )));
+    }
+    std::fs::create_dir_all(&work).context("create", &work)?;
+    let Some(lock) = Lock::take(&work)? else {
+        return Err(in_use(&work));
+    };
+    // Only now does nobody else change it: another run may just have finished it.
+    let (complete, mine) = look(out, plan, options)?;
+    if let Some(manifest) = complete.filter(|_| !options.fresh) {
+        still_holds(out, &manifest, inputs)?;
+        // Left behind by a run that was killed after its last file; a folder that is kept has no owner.
+        if work.join("owner").exists() {
+            remove(&work)?;
+        }
+        return Ok(Claimed::Complete(manifest));
+    }
+    if !mine && !options.replace {
+        return Err(in_use(&work));
+    }
+    // Before anything is deleted, so that a run that is killed meanwhile goes on.
+    write_whole(&work.join("owner"), owner(plan, options).as_bytes())?;
     if !mine || options.fresh {
-        let work = out.join("work");
-        if work.exists() && Lock::take(&work)?.is_none() {
-            return Err(in_use(&work));
-        }
-        // Only what a run of ours writes is deleted, even with --replace.
-        for name in finish::OUTPUT_NAMES.iter().chain(&["work"]) {
+        // The manifest first, after the owner: from then on the folder does not pass for a complete one.
+        for name in finish::OUTPUT_NAMES {
             remove(&out.join(name))?;
+            remove(&out.join(name).with_extension("tmp"))?;
         }
-        if std::fs::read_dir(out).is_ok_and(|mut left| left.next().is_some()) && !mine {
-            return Err(EngineError::Request(format!(
-                "{} holds files that no run of goodput writes; they are left alone. Empty it, or name another folder with --out",
-                out.display()
+        for entry in std::fs::read_dir(&work).context("list", &work)?.flatten() {
+            if entry.file_name() != "lock" && entry.file_name() != "owner" {
+                remove(&entry.path())?;
+            }
+        }
+    }
+    Ok(Claimed::Ours(lock))
+}
+
+/// Whether a run of ours writes a file or folder of this name into a work folder.
+fn is_work(name: &str) -> bool {
+    ["prepare-", "reference-", "score-"]
+        .iter()
+        .any(|start| name.starts_with(start))
+        || ["spill", "layout", "lock", "owner", "owner.tmp"].contains(&name)
+}
+
+/// Something in the output folder that no run of ours writes: with --replace too, it is not deleted.
+fn foreign(out: &Path) -> Result<Option<PathBuf>, EngineError> {
+    let work = out.join("work");
+    for folder in [out, &work] {
+        if !folder.exists() {
+            continue;
+        }
+        for entry in std::fs::read_dir(folder).context("list", folder)?.flatten() {
+            let name = entry.file_name().to_string_lossy().to_string();
+            let ours = if folder == out {
+                // A run that was killed while it wrote one leaves a temporary file.
+                let named = |ours: &&str| {
+                    name == **ours || Path::new(ours).with_extension("tmp") == Path::new(&name)
+                };
+                name == "work" || finish::OUTPUT_NAMES.iter().any(|ours| named(&ours))
+            } else {
+                is_work(&name)
+            };
+            if !ours {
+                return Ok(Some(entry.path()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses to call a folder complete whose files are gone, or whose inputs are others now.
+fn still_holds(out: &Path, manifest: &Manifest, inputs: &Inputs) -> Result<(), EngineError> {
+    let redo = |what: String| {
+        EngineError::Request(format!(
+            "{} {what}; give --fresh to make it anew, or name another folder with --out",
+            out.display()
+        ))
+    };
+    for file in &manifest.files {
+        match std::fs::metadata(out.join(&file.path)) {
+            Ok(found) if found.len() == file.bytes => {}
+            Ok(_) => {
+                return Err(redo(format!(
+                    "is complete but damaged: {} has another size than its manifest says",
+                    file.path
+                )));
+            }
+            Err(_) => {
+                return Err(redo(format!(
+                    "is complete but damaged: {} is missing",
+                    file.path
+                )));
+            }
+        }
+    }
+    let made = std::fs::metadata(out.join("manifest.json"))
+        .and_then(|found| found.modified())
+        .ok();
+    let named = |file: &InputFile| {
+        (
+            inputs.inputs[file.input as usize].source.clone(),
+            file.found.name.clone(),
+        )
+    };
+    let mut before: BTreeMap<_, _> = manifest
+        .inputs
+        .iter()
+        .map(|entry| ((entry.source.clone(), entry.name.clone()), entry))
+        .collect();
+    for file in &inputs.files {
+        let Some(entry) = before.remove(&named(file)) else {
+            return Err(redo(format!(
+                "was made before the input {} was there",
+                file.found.path.display()
+            )));
+        };
+        // Reading all inputs again only to say that nothing changed would take as long as a run.
+        let newer = std::fs::metadata(&file.found.path)
+            .and_then(|found| found.modified())
+            .ok()
+            > made;
+        let same = entry.bytes == file.found.bytes
+            && (!newer
+                || format!("{:032x}", source::file_checksum(&file.found.path)?) == entry.checksum);
+        if !same {
+            return Err(redo(format!(
+                "was made before the input {} was changed",
+                file.found.path.display()
             )));
         }
     }
-    std::fs::create_dir_all(out.join("work")).context("create", out)?;
-    write_whole(&owner_path, owner.as_bytes())?;
-    Ok(None)
+    match before.first_key_value() {
+        Some(((_, name), _)) => Err(redo(format!(
+            "was made from the input {name} too, which is gone"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn remove(path: &Path) -> Result<(), EngineError> {
@@ -368,23 +556,42 @@ pub fn run(
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<Outcome, EngineError> {
+    go(plan, request, progress, stop).map_err(|error| match error.is_storage_full() {
+        true => EngineError::Failed(format!(
+            "{error}. Free space there, or name another folder with --out or --work; what was finished is kept, \
+             and the same command goes on from there"
+        )),
+        false => error,
+    })
+}
+
+fn go(
+    plan: &Plan,
+    request: &RunOptions,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<Outcome, EngineError> {
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
     let prepared = prepare(plan, cache_folder().as_deref())?;
-    if let Some(manifest) = claim(&out, plan, request)? {
-        let audit = finish::read_audit(&out)?;
-        return Ok(Outcome {
-            out,
-            audit,
-            manifest,
-            record: None,
-        });
-    }
-    let work = request.work.clone().unwrap_or_else(|| out.join("work"));
-    std::fs::create_dir_all(&work).context("create", &work)?;
-    let Some(lock) = Lock::take(&work)? else {
-        return Err(in_use(&work));
+    let lock = match claim(&out, plan, request, &prepared.inputs)? {
+        Claimed::Ours(lock) => lock,
+        Claimed::Complete(manifest) => {
+            let audit = finish::read_audit(&out)?;
+            return Ok(Outcome {
+                out,
+                audit,
+                manifest,
+                record: None,
+            });
+        }
     };
+    let work = request.work.clone().unwrap_or_else(|| out.join("work"));
+    let mut locks = vec![lock];
+    if request.work.is_some() {
+        std::fs::create_dir_all(&work).context("create", &work)?;
+        locks.push(Lock::take(&work)?.ok_or_else(|| in_use(&work))?);
+    }
     let Prepared {
         inputs,
         tokenizer,
@@ -395,7 +602,7 @@ pub fn run(
     }
     clock.end("load");
     progress.begin("checksum", inputs.bytes(), Unit::Bytes);
-    let checksums = inputs.checksums(&|bytes| progress.advance(bytes))?;
+    let checksums = inputs.checksums(&|bytes| progress.advance(bytes), stop)?;
     progress.end();
     clock.end("checksum");
 
@@ -583,16 +790,16 @@ pub fn run(
                     wanted.usefulness_f32,
                     wanted.excess_nats
                 ]));
-                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0);
+                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0, stop);
                 let reference = reference_corpus
                     .as_ref()
-                    .map(|(corpus, _)| TokenView::reference(corpus, plan.seed));
+                    .map(|(corpus, _)| TokenView::reference(corpus, plan.seed, stop));
                 let phase = ScorePhase {
                     fit: fit.as_ref(),
                     view: &view,
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
-                    memory_bytes: request.memory_bytes / 2,
+                    memory_bytes: request.memory_bytes,
                     wanted,
                 };
                 let found = phase.run(
@@ -723,7 +930,7 @@ pub fn run(
         sample_share: request.sample_share,
         tool: &tool,
     };
-    let (audit, manifest) = finish.write(&out, files)?;
+    let (audit, manifest, manifest_text) = finish.write(&out, files)?;
     clock.end("ledger");
     let record = RunRecord {
         tool,
@@ -737,31 +944,32 @@ pub fn run(
         machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         wall_seconds: clock.began.0.elapsed().as_secs_f64(),
         core_seconds: core_seconds() - clock.began.1,
-        peak_anonymous_bytes: clock.peak,
+        peak_anonymous_bytes: clock.peak(),
         phases: clock.phases,
     };
     let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::other)? + "\n";
     write_whole(&out.join("run.json"), text.as_bytes())?;
+    write_whole(&out.join("manifest.json"), manifest_text.as_bytes())?;
     drop(layout);
     drop(decisions);
-    drop(lock);
-    if !request.keep_work {
-        if request.work.is_none() {
-            remove(&work)?;
-        } else {
+    if request.keep_work {
+        // Without an owner it is no leftover of a run that was killed, and the next run leaves it alone.
+        remove(&out.join("work").join("owner"))?;
+    } else {
+        if request.work.is_some() {
             // A folder that the user named may hold other things of theirs.
             for entry in std::fs::read_dir(&work).context("list", &work)?.flatten() {
                 let name = entry.file_name().to_string_lossy().to_string();
-                let ours = ["prepare-", "reference-", "score-"]
-                    .iter()
-                    .any(|start| name.starts_with(start))
-                    || ["spill", "layout", "lock"].contains(&name.as_str());
-                if ours {
+                if is_work(&name) && name != "lock" {
                     remove(&entry.path())?;
                 }
             }
-            remove(&out.join("work"))?;
         }
+        drop(locks);
+        if request.work.is_some() {
+            remove(&work.join("lock"))?;
+        }
+        remove(&out.join("work"))?;
     }
     Ok(Outcome {
         out,
@@ -800,7 +1008,7 @@ fn reference(
             column: stage.column,
         };
         let inputs = Inputs::reference(plan, globs, |message| plan.problem(place, message))?;
-        let checksums = inputs.checksums(&|_| {})?;
+        let checksums = inputs.checksums(&|_| {}, stop)?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
         let reference_key = key(&json!([base_key, names, checksums, plan.seed, task_bytes]));
         let chain = [Step::Later];

@@ -6,8 +6,8 @@ use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
-use crate::score::{Estimator, Fit, FitInput, TokenDocument, TokenScores, TokenSource};
-use crate::spill::Column;
+use crate::score::{Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource};
+use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
 use std::io;
@@ -72,6 +72,7 @@ pub struct TokenView<'d, 'a> {
     tokens: u64,
     /// Documents of a task, by their places in it.
     parts: Vec<(usize, Range<usize>)>,
+    stop: &'d Stop,
 }
 
 /// Tokens of a part from which it is cut: a huge compressed file is one task, and must neither keep
@@ -121,6 +122,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
         stage: u16,
         seed: u64,
         fold_by_id: bool,
+        stop: &'d Stop,
     ) -> Self {
         let (_, tokens) = decisions.reaching(stage);
         TokenView {
@@ -130,11 +132,12 @@ impl<'d, 'a> TokenView<'d, 'a> {
             fold_by_id,
             tokens,
             parts: parts_of(corpus),
+            stop,
         }
     }
 
     /// All documents of a reference, folds by content.
-    pub fn reference(corpus: &'a Corpus, seed: u64) -> Self {
+    pub fn reference(corpus: &'a Corpus, seed: u64, stop: &'d Stop) -> Self {
         let tokens = corpus.rows().map(|(_, row)| u64::from(row.tokens)).sum();
         TokenView {
             corpus,
@@ -143,6 +146,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
             fold_by_id: false,
             tokens,
             parts: parts_of(corpus),
+            stop,
         }
     }
 
@@ -186,6 +190,8 @@ impl TokenSource for TokenView<'_, '_> {
         self.tokens
     }
     fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> io::Result<()> {
+        // A fit reads its parts several times; between two of them it can be stopped.
+        self.stop.check().map_err(io::Error::other)?;
         let (task, range) = &self.parts[part];
         self.visit(*task, range.clone(), visit);
         Ok(())
@@ -239,7 +245,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             if fit_folder.exists() {
                 std::fs::remove_dir_all(&fit_folder)?;
             }
-            std::fs::create_dir_all(&fit_folder)?;
+            std::fs::create_dir_all(&fit_folder).context("create", &fit_folder)?;
             let estimator = self.fit.fit(&FitInput {
                 corpus: self.view,
                 reference: self
@@ -249,6 +255,15 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 seed: self.view.seed,
                 work: &fit_folder,
                 memory_bytes: self.memory_bytes,
+            });
+            stop.check()?;
+            // Its files have no names that say anything; their folder does.
+            let estimator = estimator.map_err(|error| match error {
+                FitError::Io(error) => FitError::Io(io::Error::new(
+                    error.kind(),
+                    format!("cannot fit the models in {}: {error}", fit_folder.display()),
+                )),
+                other => other,
             })?;
             progress.end();
             phase_ended("fit");
@@ -363,6 +378,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         range: Range<usize>,
         estimator: &dyn Estimator,
     ) -> Result<Block, EngineError> {
+        self.view.stop.check()?;
         let corpus = self.view.corpus;
         let base = corpus.bases[task];
         let docs = &corpus.tasks[task].docs.values()[range.clone()];

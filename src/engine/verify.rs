@@ -1,6 +1,6 @@
 //! Proves what an output folder can prove of itself, and says what it cannot.
 
-use super::finish::read_audit;
+use super::finish::{self, read_audit};
 use super::inputs::Inputs;
 use super::options;
 use super::progress::{Progress, Unit};
@@ -169,8 +169,22 @@ pub fn verify(
         stop,
     );
     let removed = std::fs::remove_dir_all(&scratch).context("remove", &scratch);
-    result?;
     removed?;
+    match result {
+        Ok(()) => {}
+        // The requests of --inputs, and Ctrl-C. What else ends the walk is a finding about the folder.
+        Err(
+            error @ (EngineError::Request(_) | EngineError::Problems(_) | EngineError::Interrupted),
+        ) => return Err(error),
+        Err(error) => {
+            report.say(
+                "every row can be read",
+                CheckState::Fails,
+                error.to_string(),
+            );
+            return Ok(report.0);
+        }
+    }
     if !options.inputs {
         report.say(
             "the tokens are those of the inputs",
@@ -241,6 +255,15 @@ fn files(
         .map(|file| file.path.as_str())
         .collect();
     let mut stranger = None;
+    for entry in std::fs::read_dir(out).context("list", out)?.flatten() {
+        let name = entry.file_name().to_string_lossy().to_string();
+        let ours = finish::OUTPUT_NAMES.contains(&name.as_str())
+            || name == "work"
+            || name.starts_with(".verify-");
+        if !ours {
+            stranger.get_or_insert(format!("{name} is not in the manifest"));
+        }
+    }
     for folder in ["shards", "order", "rejects", "quarantine", "duplicates"] {
         for entry in std::fs::read_dir(out.join(folder))
             .into_iter()
@@ -730,7 +753,7 @@ fn inputs(
         )));
     }
     let inputs = Inputs::find(&plan)?;
-    let checksums = inputs.checksums(&|_| {})?;
+    let checksums = inputs.checksums(&|_| {}, stop)?;
     let same = inputs.files.len() == manifest.inputs.len()
         && inputs
             .files

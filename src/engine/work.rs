@@ -2,9 +2,10 @@
 //!
 //! A task's files are written into a folder under a temporary name, `done.json` last, and the folder
 //! is renamed. Its parent's name carries the hash of everything that shapes its content, so a task
-//! of another plan is never taken for this one. On reuse every file is summed up again; a damaged
-//! task is removed and done anew.
+//! of another plan is never taken for this one. On reuse every file is summed up again, `done.json`
+//! too, whose second line is the checksum of its first; a damaged task is removed and done anew.
 
+use crate::algo::hash;
 use crate::shard::{ChecksumWriter, file_checksum};
 use crate::spill::IoContext;
 use serde::de::DeserializeOwned;
@@ -75,8 +76,8 @@ impl TaskWriter {
             files.insert(name, (bytes, checksum));
         }
         let path = self.temporary.join("done.json");
-        let text = serde_json::to_vec(&Done { files, info }).map_err(io::Error::other)?;
-        fs::write(&path, text).context("write", &path)?;
+        let text = serde_json::to_string(&Done { files, info }).map_err(io::Error::other)?;
+        fs::write(&path, format!("{text}\n{}\n", own_checksum(&text))).context("write", &path)?;
         if self.place.exists() {
             fs::remove_dir_all(&self.place).context("write", &self.place)?;
         }
@@ -86,12 +87,20 @@ impl TaskWriter {
 
 /// What a finished task says of itself, or `None` where it must be done (again).
 pub fn finished<T: DeserializeOwned>(place: &Path) -> Option<T> {
-    let text = fs::read(place.join("done.json")).ok()?;
-    let done: Done<T> = serde_json::from_slice(&text).ok()?;
+    let text = fs::read_to_string(place.join("done.json")).ok()?;
+    let (text, checksum) = text.strip_suffix('\n')?.split_once('\n')?;
+    if checksum != own_checksum(text) {
+        return None;
+    }
+    let done: Done<T> = serde_json::from_str(text).ok()?;
     let whole = done.files.iter().all(|(name, expected)| {
         file_checksum(&place.join(name)).is_ok_and(|found| found == *expected)
     });
     whole.then_some(done.info)
+}
+
+fn own_checksum(text: &str) -> String {
+    format!("{:032x}", hash::content(text.as_bytes()))
 }
 
 /// The lock of a work folder: one run at a time.
@@ -136,6 +145,15 @@ mod tests {
         task.finish(&7u32)?;
         assert_eq!(finished::<u32>(&place), Some(7));
         fs::write(place.join("a"), b"some bytez")?;
+        assert_eq!(finished::<u32>(&place), None);
+        fs::write(place.join("a"), b"some bytes")?;
+        assert_eq!(finished::<u32>(&place), Some(7));
+        // Still valid JSON, but no longer what was written.
+        let done = place.join("done.json");
+        fs::write(
+            &done,
+            fs::read_to_string(&done)?.replace("\"info\":7", "\"info\":8"),
+        )?;
         assert_eq!(finished::<u32>(&place), None);
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Whole documents in the rows that they fill best.
 
-use super::concat::SEQUENCE_TOKENS;
-use super::parts::{EndToken, Filling, Rest, check_row_fits_shard};
+use super::parts::{EndToken, Filling, Rest, SEQUENCE_TOKENS, check_row_fits_shard};
 use super::{Frame, PackKind, Packer, Row, Rows};
 use crate::order::{Item, Items};
 use crate::record::{Kind, OptionSpec, Spec};

@@ -1,21 +1,10 @@
 //! Documents one after another, cut where a row ends.
 
-use super::parts::{EndToken, Filling, Rest, check_row_fits_shard};
+use super::parts::{EndToken, Filling, Rest, SEQUENCE_TOKENS, check_row_fits_shard};
 use super::{Frame, PackKind, Packer, Row, Rows};
 use crate::order::Items;
-use crate::record::{Kind, OptionSpec, Spec};
+use crate::record::Spec;
 use std::io;
-
-/// The option `sequence_tokens`.
-pub(super) const SEQUENCE_TOKENS: OptionSpec = OptionSpec {
-    name: "sequence_tokens",
-    kind: Kind::Integer {
-        min: 1,
-        max: u32::MAX as u64,
-    },
-    default: None,
-    doc: "Positions of every row, special tokens and padding included; at most output.shard_tokens",
-};
 
 pub(super) static KIND: PackKind = PackKind {
     spec: Spec {

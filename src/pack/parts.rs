@@ -2,7 +2,19 @@
 
 use super::{Frame, Row, Segment};
 use crate::order::Item;
+use crate::record::{Kind, OptionSpec};
 use std::io;
+
+/// The option `sequence_tokens`.
+pub(super) const SEQUENCE_TOKENS: OptionSpec = OptionSpec {
+    name: "sequence_tokens",
+    kind: Kind::Integer {
+        min: 1,
+        max: u32::MAX as u64,
+    },
+    default: None,
+    doc: "Positions of every row, special tokens and padding included; at most output.shard_tokens",
+};
 
 /// What is still to be placed of a document.
 #[derive(Clone, Copy, Debug)]

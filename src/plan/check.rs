@@ -9,7 +9,7 @@ use super::yaml::{Entry, Mark, Node, Shape, parse};
 use super::{
     InputPlan, OnError, OutputPlan, Overrides, Place, Plan, Problem, Problems, Rejects, StagePlan,
     StageRef, TokenizerPlan, TokenizerSource, UsefulnessType, base_of, global, overrides,
-    replace_home, sections,
+    replace_home_in_glob, sections,
 };
 use crate::algo::hash::content;
 use crate::record::{
@@ -382,10 +382,7 @@ impl Checker<'_> {
         }
         let options = &walked.options;
         let home = self.home.as_deref();
-        let with_home = |glob: &String| match glob.strip_prefix('!') {
-            Some(excluded) => format!("!{}", replace_home(excluded, home)),
-            None => replace_home(glob, home),
-        };
+        let with_home = |glob: &String| replace_home_in_glob(glob, home);
         let mut filled = walked.filled.clone();
         let after_id = filled
             .iter()

@@ -224,11 +224,11 @@ pub enum UsefulnessType {
 }
 
 impl Plan {
-    /// A glob among the options ([`crate::record::Kind::Globs`], without its `!`), as the file
-    /// system knows it: `~` replaced, relative to the pipeline file. Single paths among the options
-    /// ([`crate::record::Kind::Path`]) are so already.
-    pub fn resolve(&self, glob: &str) -> PathBuf {
-        self.base.join(replace_home(glob, self.home.as_deref()))
+    /// A glob among the options ([`crate::record::Kind::Globs`]) with `~` replaced, absolute or
+    /// relative to [`Plan::base`] like [`InputPlan::globs`]; a `!` stays. Single paths among the
+    /// options ([`crate::record::Kind::Path`]) can be opened as they are.
+    pub fn glob(&self, written: &str) -> String {
+        replace_home_in_glob(written, self.home.as_deref())
     }
 
     /// A problem at a place of the pipeline file, found after loading.
@@ -334,6 +334,14 @@ fn base_of(path: &Path) -> PathBuf {
 /// Whether a path begins with the home folder.
 fn begins_at_home(path: &str) -> bool {
     path == "~" || path.starts_with("~/")
+}
+
+/// [`replace_home`] behind the `!` of a glob that excludes.
+fn replace_home_in_glob(glob: &str, home: Option<&str>) -> String {
+    match glob.strip_prefix('!') {
+        Some(excluded) => format!("!{}", replace_home(excluded, home)),
+        None => replace_home(glob, home),
+    }
 }
 
 /// The path with a leading `~` replaced, where the home folder is known.

@@ -527,8 +527,9 @@ fn a_full_pipeline_is_read_as_written() {
         (plan.output.usefulness, plan.output.excess_nats),
         (UsefulnessType::F32, true)
     );
-    assert_eq!(plan.resolve("~/x"), PathBuf::from("/home/me/x"));
-    assert_eq!(plan.resolve("x/y"), PathBuf::from("dir/x/y"));
+    assert_eq!(plan.glob("~/x"), "/home/me/x");
+    assert_eq!(plan.glob("!~/x"), "!/home/me/x");
+    assert_eq!(plan.glob("x/y"), "x/y");
 }
 
 #[test]

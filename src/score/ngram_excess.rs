@@ -1,6 +1,6 @@
 //! What a model of good text knows better than a model of the corpus, per token.
 
-use super::ngram_fit::{BuildOptions, Counted, Counter, Learned, ModelReport};
+use super::ngram_fit::{BuildOptions, Counted, Counter, Learned, ModelReport, TableMemory};
 use super::parallel::{Sample, check, each_part, fold_of, in_order};
 use super::unigram::{FoldedPrior, no_documents, parameter_hash};
 use super::{
@@ -299,8 +299,8 @@ impl NgramExcess {
         let held_out_cells: Vec<u32> = (0..folds).map(|fold| q_cells(self.without(fold))).collect();
         let mut scoring_cells: Vec<u32> = (0..folds).map(|fold| self.without(fold)).collect();
         scoring_cells.push(q_cells(self.all_folds()));
-        let (models, reports) = self.build(&counted, &scoring_cells, input)?;
-        let (of_held_out, _) = self.build(&counted, &held_out_cells, input)?;
+        let (models, reports) = self.build(&counted, &scoring_cells, input, 0)?;
+        let (of_held_out, _) = self.build(&counted, &held_out_cells, input, models.bytes())?;
         drop(counted);
 
         let surprisals = |document: &TokenDocument<'_>, codes: &mut [Vec<u16>; 2]| {
@@ -377,7 +377,7 @@ impl NgramExcess {
             .clone()
             .chain(p_cells.map(|cells| cells << folds))
             .collect();
-        let (models, reports) = self.build(&counted, &cells, input)?;
+        let (models, reports) = self.build(&counted, &cells, input, 0)?;
         drop(counted);
         let surprisals = |document: &TokenDocument<'_>, codes: &mut [Vec<u16>; 2]| {
             let fold = fold_of(document, folds) as usize;
@@ -406,8 +406,13 @@ impl NgramExcess {
         counted: &Counted<K>,
         cells: &[u32],
         input: &FitInput<'_>,
+        taken: u64,
     ) -> Result<(NgramModels, Vec<ModelReport>), FitError> {
-        counted.build(cells, self.options(), input.memory_bytes)
+        let memory = TableMemory {
+            of_run: input.memory_bytes,
+            taken,
+        };
+        counted.build(cells, self.options(), memory)
     }
 
     /// The bound of the best tenth of the sampled documents by prior.

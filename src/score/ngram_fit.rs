@@ -155,14 +155,23 @@ impl<K: Key> Counter<K> {
             most_records = most_records
                 .max(records_path(&self.folder, number).metadata()?.len() / size::<K>());
         }
+        // Records, the items of all lengths and the results of one file, in bytes, roughly.
+        let one_file = most_records * (size::<K>() + 4) * 8;
         let mut counted = Counted {
             packing: self.packing,
             folder: self.folder,
             lengths: Vec::new(),
-            // Records, the items of all lengths and the results of one file, in bytes, roughly.
-            width: (self.memory_bytes / (most_records * (size::<K>() + 4) * 8 + 1)) as usize,
+            // Half of the memory is for the tables; the rest of it is air.
+            width: (self.memory_bytes / 4 / (one_file + 1)) as usize,
             keys: PhantomData,
         };
+        if one_file > self.memory_bytes {
+            return Err(FitError::Data(format!(
+                "counting n-grams needs about {} MiB of memory; lower 'fit_tokens', or raise --memory to {}MiB or more",
+                (one_file >> 20) + 1,
+                (one_file >> 20) + 1
+            )));
+        }
         counted.width = counted.width.clamp(1, rayon::current_num_threads());
         let n_files = (0..)
             .take_while(|&n| records_path(&counted.folder, n).exists())
@@ -254,6 +263,15 @@ struct Plan {
     pruning: Pruning,
 }
 
+/// What tables may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableMemory {
+    /// The budget of the run; half of it is for tables.
+    pub(super) of_run: u64,
+    /// Bytes of other tables that live at the same time.
+    pub(super) taken: u64,
+}
+
 /// How the tables are filled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BuildOptions {
@@ -305,14 +323,14 @@ impl<K: Key> Counted<K> {
         &self,
         cells: &[u32],
         options: BuildOptions,
-        memory_bytes: u64,
+        memory: TableMemory,
     ) -> Result<(NgramModels, Vec<ModelReport>), FitError> {
         let mut plans = self.count(cells)?;
         let reports: Vec<ModelReport> = plans
             .iter_mut()
             .map(|plan| self.choose(plan, &options))
             .collect();
-        let mut models = self.keep(&plans, memory_bytes)?;
+        let mut models = self.keep(&plans, memory)?;
         for (model, plan) in plans.iter().enumerate() {
             self.fill(&mut models, model, plan)?;
         }
@@ -410,7 +428,7 @@ impl<K: Key> Counted<K> {
     }
 
     /// Tables that hold every n-gram that some model keeps, without values.
-    fn keep(&self, plans: &[Plan], memory_bytes: u64) -> Result<NgramModels, FitError> {
+    fn keep(&self, plans: &[Plan], memory: TableMemory) -> Result<NgramModels, FitError> {
         let lengths = 2..=self.packing.order;
         let mut sizes: Vec<Vec<u64>> = Vec::new();
         let compute = |number: usize| {
@@ -446,15 +464,22 @@ impl<K: Key> Counted<K> {
         let totals: Vec<u64> = places
             .map(|place| sizes.iter().map(|part| part[place]).sum())
             .collect();
-        let bytes: u64 = totals
-            .iter()
-            .map(|&n| NgramTable::bytes_for(n, plans.len() * 2))
-            .sum();
-        if bytes > memory_bytes {
+        // While a model is filled, every slot of an n-gram that may be a context has its sums.
+        let contexts: u64 = totals.iter().rev().skip(1).sum();
+        let bytes: u64 = memory.taken
+            + totals
+                .iter()
+                .map(|&n| NgramTable::bytes_for(n, plans.len() * 2))
+                .sum::<u64>()
+            + contexts * size::<ContextSums>() * 4 / 3;
+        let may = memory.of_run / 2;
+        if bytes > may {
             return Err(FitError::Data(format!(
-                "the n-gram models need about {} MiB of memory and may use {} MiB; lower 'model_ngrams', 'fit_tokens' or 'order', or raise --memory",
-                bytes >> 20,
-                memory_bytes >> 20
+                "the n-gram models need about {} MiB of memory and may use {} MiB, half of --memory; \
+                 lower 'model_ngrams', 'fit_tokens' or 'order', or raise --memory to {}MiB or more",
+                (bytes >> 20) + 1,
+                may >> 20,
+                (bytes >> 19) + 2
             )));
         }
         let mut models = NgramModels::new(self.packing, plans.len(), &totals);
@@ -693,6 +718,11 @@ mod tests {
     use crate::algo::ngram_table::STEPS_PER_NAT;
     use std::collections::{BTreeMap, BTreeSet};
 
+    const PLENTY: TableMemory = TableMemory {
+        of_run: 1 << 30,
+        taken: 0,
+    };
+
     /// The definition, word by word, on lists of tokens.
     struct Slow {
         vocabulary_size: u32,
@@ -899,8 +929,7 @@ mod tests {
                 let packing = Packing::new(vocabulary_size, order, 4);
                 let counted = count::<u64>(packing, &training, folder.path(), 3);
                 // Cell 0, both cells, cell 1.
-                let (models, reports) =
-                    counted.build(&[1, 3, 2], options, 1 << 30).expect("builds");
+                let (models, reports) = counted.build(&[1, 3, 2], options, PLENTY).expect("builds");
                 for (model, cells) in [(0, 1u32), (1, 3), (2, 2)] {
                     let in_cells = |&place: &usize| cells >> (place % 2) & 1 == 1;
                     let mine: Vec<&[u32]> = (0..60)
@@ -972,8 +1001,8 @@ mod tests {
         let folder = || tempfile::tempdir().expect("a folder");
         let together = folder();
         let counted = count::<u64>(packing, &training, together.path(), 4);
-        let (both, reports) = counted.build(&[1, 2], options, 1 << 30).expect("builds");
-        let (alone, _) = counted.build(&[2], options, 1 << 30).expect("builds");
+        let (both, reports) = counted.build(&[1, 2], options, PLENTY).expect("builds");
+        let (alone, _) = counted.build(&[2], options, PLENTY).expect("builds");
         let expected = all_surprisals(&both, [0, 1], &training.documents);
         let of_alone = all_surprisals(&alone, [0, 0], &training.documents);
         assert!(
@@ -989,7 +1018,7 @@ mod tests {
                 ..Corpus::new(training.documents.clone())
             };
             let wide = count::<u128>(packing, &cut, other.path(), files);
-            let (models, wide_reports) = wide.build(&[1, 2], options, 1 << 30).expect("builds");
+            let (models, wide_reports) = wide.build(&[1, 2], options, PLENTY).expect("builds");
             assert_eq!(wide_reports, reports);
             assert_eq!(
                 all_surprisals(&models, [0, 1], &training.documents),
@@ -997,7 +1026,14 @@ mod tests {
             );
         }
         let error = counted
-            .build(&[1, 2], options, 100)
+            .build(
+                &[1, 2],
+                options,
+                TableMemory {
+                    of_run: 100,
+                    taken: 0,
+                },
+            )
             .err()
             .expect("100 bytes are not enough");
         assert!(error.to_string().contains("model_ngrams"), "{error}");
@@ -1018,7 +1054,7 @@ mod tests {
             max_ngrams: 100,
             discounts: Some([0.75; 3]),
         };
-        let (models, reports) = counted.build(&[3], options, 1 << 30).expect("builds");
+        let (models, reports) = counted.build(&[3], options, PLENTY).expect("builds");
         assert_eq!(reports[0].ngrams_kept, [3, 4]);
         let mut codes = [Vec::new(), Vec::new()];
         models.surprisals([0, 0], &[0, 1, 0], &mut codes);
@@ -1039,7 +1075,7 @@ mod tests {
             max_ngrams: 100,
             discounts: None,
         };
-        let (models, _) = counted.build(&[2, 1], options, 1 << 30).expect("builds");
+        let (models, _) = counted.build(&[2, 1], options, PLENTY).expect("builds");
         let mut codes = [Vec::new(), Vec::new()];
         models.surprisals([0, 1], &[0, 1, 2], &mut codes);
         assert_eq!(codes[0], vec![code_of(0.25); 3]);

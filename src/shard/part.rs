@@ -108,12 +108,12 @@ impl Part {
         let file = File::create(&temporary).map_err(|e| PartError::at(path, e))?;
         let properties = Arc::new(properties(&schema, metadata));
         let parquet_schema = ArrowSchemaConverter::new().convert(&schema).map_err(at)?;
-        let mut with_schema = properties.as_ref().clone();
-        parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut with_schema);
+        // No Arrow schema is embedded: Parquet's own types say all of it, and pyarrow shows the key-value
+        // metadata of a file only where there is none.
         let writer = SerializedFileWriter::new(
             ChecksumWriter::new(BufWriter::with_capacity(1 << 20, file)),
             parquet_schema.root_schema_ptr(),
-            Arc::new(with_schema),
+            properties.clone(),
         )
         .map_err(at)?;
         let factory = Arc::new(ArrowRowGroupWriterFactory::new(&writer, schema.clone()));

@@ -14,9 +14,12 @@
 use bytemuck::Pod;
 use memmap2::{Mmap, MmapMut};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::Path;
+
+/// Bytes that are zeroed at a time.
+const ZEROS: u64 = 1 << 20;
 
 /// A read-only file of fixed-size values.
 pub struct Column<T> {
@@ -74,7 +77,7 @@ impl<T: Pod> ScratchColumn<T> {
     /// # Errors
     /// When the file cannot be made that large.
     pub fn create(path: &Path, length: u64) -> io::Result<Self> {
-        let file = OpenOptions::new()
+        let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -82,7 +85,16 @@ impl<T: Pod> ScratchColumn<T> {
             .open(path)
             .map_err(|e| at(path, e))?;
         let bytes = length * size_of::<T>() as u64;
-        file.set_len(bytes).map_err(|e| at(path, e))?;
+        // Zeros are written rather than a hole made: a full disk is then an error here, and not the
+        // end of the process (SIGBUS) at the first write through the map.
+        let zeros = vec![0u8; bytes.min(ZEROS) as usize];
+        let mut left = bytes;
+        while left > 0 {
+            let some = left.min(ZEROS);
+            file.write_all(&zeros[..some as usize])
+                .map_err(|e| at(path, e))?;
+            left -= some;
+        }
         let map = if bytes == 0 {
             None
         } else {
@@ -119,7 +131,10 @@ impl<T> Drop for ScratchColumn<T> {
 }
 
 fn at(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    io::Error::new(
+        error.kind(),
+        format!("cannot use {}: {error}", path.display()),
+    )
 }
 
 #[cfg(test)]

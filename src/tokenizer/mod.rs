@@ -233,7 +233,7 @@ impl Exceptions {
 
 impl Tokenizer {
     /// Loads a tokenizer. `cache` is a folder where the self-check's verdict is kept (made where
-    /// missing); without one, the check runs on each load, 1 to 3 seconds for a large vocabulary.
+    /// missing); without one, the check runs on each load and takes seconds.
     /// A verdict that cannot be written or read only costs the check again.
     ///
     /// # Errors
@@ -253,10 +253,11 @@ impl Tokenizer {
     /// files) are matched, as the reference does.
     ///
     /// Time grows in proportion to the text, up to a logarithm inside one very long word; the
-    /// stack does not grow. Memory beside the text, measured: 4 to 5 bytes per byte with the fast
-    /// engine, `ids` among them, of which its buffers (one set per thread) keep about 3; 44 bytes
-    /// per byte inside one very long word, kept only below 4 MiB, and from there on one document
-    /// at a time; 130 to 150 bytes per byte with the slow engine, which keeps none of it.
+    /// stack does not grow. Memory beside the text, measured as resident memory: 4 to 5 bytes per
+    /// byte with the fast engine, `ids` among them, of which about 3 stay (its buffers, one set
+    /// per thread); 44 bytes per byte inside one very long word, where words from 4 MiB on are
+    /// encoded one document at a time by an engine that is dropped afterwards; 130 to 150 bytes
+    /// per byte with the slow engine, of which the process kept 70 to 90 after one document.
     /// Reuse `ids`: the fast engine allocates nothing else once its buffers are warm.
     ///
     /// # Errors

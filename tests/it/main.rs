@@ -1,1 +1,10 @@
-fn main() {}
+//! Tests of the program as a whole: one binary, one module a subject.
+
+mod cli;
+mod contract;
+mod faults;
+mod memory;
+mod robustness;
+mod rooms;
+mod same_bytes;
+mod support;
