@@ -70,9 +70,9 @@ pub struct TokenView<'d, 'a> {
     seed: u64,
     fold_by_id: bool,
     tokens: u64,
-    stop: &'d Stop,
     /// Documents of a task, by their places in it.
     parts: Vec<(usize, Range<usize>)>,
+    stop: &'d Stop,
 }
 
 /// Tokens of a part from which it is cut: a huge compressed file is one task, and must neither keep
@@ -131,8 +131,8 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id,
             tokens,
-            stop,
             parts: parts_of(corpus),
+            stop,
         }
     }
 
@@ -145,8 +145,8 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id: false,
             tokens,
-            stop,
             parts: parts_of(corpus),
+            stop,
         }
     }
 
@@ -378,6 +378,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         range: Range<usize>,
         estimator: &dyn Estimator,
     ) -> Result<Block, EngineError> {
+        self.view.stop.check()?;
         let corpus = self.view.corpus;
         let base = corpus.bases[task];
         let docs = &corpus.tasks[task].docs.values()[range.clone()];
