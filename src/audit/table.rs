@@ -233,24 +233,36 @@ pub fn table(audit: &Audit, by: By) -> String {
 /// A few lines for the end of a run.
 pub fn short(audit: &Audit) -> String {
     let read = Audit::total(&audit.read);
-    let mut out = String::new();
-    let mut line = |label: &str, counts: Counts, note: &str| {
-        let _ = writeln!(
-            out,
-            "  {label:<34} {:>10} documents {:>15} tokens {:>7.2}%  {note}",
-            grouped(counts.documents),
-            grouped(counts.tokens),
-            100.0 * share(counts.tokens, read.tokens)
-        );
+    let counted = |label: &str, note: &str, counts: Counts| Line {
+        label: label.to_string(),
+        note: note.to_string(),
+        counts,
     };
-    line("read", read, "");
+    let mut lines = vec![counted("read", "", read)];
     for row in lines_by(&audit.rejected, By::Reason) {
-        line(&format!("- {}", row.label), row.counts, &row.note);
+        lines.push(counted(&format!("- {}", row.label), &row.note, row.counts));
     }
     for row in lines_by(&audit.failed, By::Reason) {
-        line(&format!("- {}", row.label), row.counts, "failed");
+        lines.push(counted(&format!("- {}", row.label), "failed", row.counts));
     }
-    line("= kept", Audit::total(&audit.kept), "");
+    lines.push(counted("= kept", "", Audit::total(&audit.kept)));
+    let width = lines
+        .iter()
+        .map(|line| line.label.chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut out = String::new();
+    for line in &lines {
+        let row = format!(
+            "  {:<width$} {:>10} documents {:>15} tokens {:>7.2}%  {}",
+            line.label,
+            grouped(line.counts.documents),
+            grouped(line.counts.tokens),
+            100.0 * share(line.counts.tokens, read.tokens),
+            line.note
+        );
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
     let quarantined = audit.quarantined_records();
     if quarantined > 0 {
         let _ = writeln!(

@@ -304,7 +304,7 @@ enum Claimed {
     /// The folder is to be made, and is ours as long as the lock lives.
     Ours(Lock),
     /// It is complete already.
-    Complete(Manifest),
+    Complete(Box<Manifest>),
 }
 
 /// What the folder `out` is to this run before anybody locks it: `Some` where it is complete, else
@@ -362,7 +362,7 @@ fn claim(
     {
         // Nothing is touched: the folder may be read-only.
         still_holds(out, &manifest, inputs)?;
-        return Ok(Claimed::Complete(manifest));
+        return Ok(Claimed::Complete(Box::new(manifest)));
     }
     if !mine && !options.replace {
         return Err(EngineError::Request(format!(
@@ -389,7 +389,7 @@ fn claim(
         if work.join("owner").exists() {
             remove(&work)?;
         }
-        return Ok(Claimed::Complete(manifest));
+        return Ok(Claimed::Complete(Box::new(manifest)));
     }
     if !mine && !options.replace {
         return Err(in_use(&work));
@@ -433,7 +433,7 @@ fn foreign(out: &Path) -> Result<Option<PathBuf>, EngineError> {
                 let named = |ours: &&str| {
                     name == **ours || Path::new(ours).with_extension("tmp") == Path::new(&name)
                 };
-                name == "work" || finish::OUTPUT_NAMES.iter().any(|ours| named(&ours))
+                name == "work" || finish::OUTPUT_NAMES.iter().any(named)
             } else {
                 is_work(&name)
             };
@@ -570,7 +570,7 @@ fn go(
             return Ok(Outcome {
                 out,
                 audit,
-                manifest,
+                manifest: *manifest,
                 record: None,
             });
         }
