@@ -1,4 +1,5 @@
 //! Kills, signals, damage, full disks, folders of others: the next run ends as if nothing had happened.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use super::same_bytes::{
     Numbers, assert_same, bytes_of, generated, goodput, jsonl, prose, run, run_command, stderr,

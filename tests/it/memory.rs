@@ -1,4 +1,5 @@
 //! What a run holds in memory, seen from outside.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use super::same_bytes::{Numbers, documents, jsonl, prose, run_command, shared, stderr};
 use std::fs::{self, File};

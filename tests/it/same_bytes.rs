@@ -1,4 +1,5 @@
 //! Equal runs write equal bytes: for any threads, memory, cut of the work, and cut of the inputs.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use std::collections::{BTreeMap, BTreeSet};
