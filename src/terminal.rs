@@ -103,6 +103,10 @@ impl Reporter {
                 serde_json::json!({ "event": event, "phase": phase.name, "done": phase.done, "total": phase.total,
                     "unit": unit_name(phase.unit), "seconds": seconds })
             ),
+            ProgressMode::Plain if event == "end" && phase.done == 0 => {
+                // A phase that counts nothing.
+                eprintln!("{:<20} {seconds:.1} s", phase.name);
+            }
             ProgressMode::Plain if event == "end" => {
                 eprintln!(
                     "{:<20} {} in {seconds:.1} s",

@@ -255,6 +255,18 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             }
         }
     }
+    if let Ok(packer) = crate::pack::build(&plan.pack)
+        && let Some(row) = packer.row_positions()
+        && u64::from(row) > plan.output.shard_tokens
+    {
+        problems.push(plan.problem(
+            Place::default(),
+            format!(
+                "'sequence_tokens' of 'pack' must be 'shard_tokens' of 'output' or less, {}, got {row}",
+                plan.output.shard_tokens
+            ),
+        ));
+    }
     for stage in &plan.stages {
         if let StageRef::Score { .. } = stage.kind
             && let Some(globs) = reference_globs(&stage.options)

@@ -203,6 +203,23 @@ pub fn quantised(usefulness: f32) -> u8 {
     (usefulness.clamp(0.0, 1.0) * 255.0).round_ties_even() as u8
 }
 
+/// Stands for the estimator where no document reaches the stage: there is nothing to learn from, and
+/// nothing to score.
+struct NoDocument;
+
+impl Estimator for NoDocument {
+    fn score(
+        &self,
+        _document: &TokenDocument<'_>,
+        _out: &mut TokenScores,
+    ) -> Result<crate::score::DocumentScores, String> {
+        Err("no document reaches the score stage".to_string())
+    }
+    fn describe(&self) -> Value {
+        serde_json::json!({ "documents": 0, "calibration": "nothing was scored" })
+    }
+}
+
 /// What the phase needs besides the documents.
 pub struct ScorePhase<'p, 'd, 'a> {
     /// The estimator, not fitted yet.
@@ -246,7 +263,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 std::fs::remove_dir_all(&fit_folder)?;
             }
             std::fs::create_dir_all(&fit_folder).context("create", &fit_folder)?;
-            let estimator = self.fit.fit(&FitInput {
+            let input = FitInput {
                 corpus: self.view,
                 reference: self
                     .reference
@@ -255,7 +272,11 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 seed: self.view.seed,
                 work: &fit_folder,
                 memory_bytes: self.memory_bytes,
-            });
+            };
+            let estimator = match self.view.tokens {
+                0 => Ok(Box::new(NoDocument) as Box<dyn Estimator>),
+                _ => self.fit.fit(&input),
+            };
             stop.check()?;
             // Its files have no names that say anything; their folder does.
             let estimator = estimator.map_err(|error| match error {
@@ -271,11 +292,11 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             let description = estimator.describe();
             TaskWriter::begin(&model, &[])?.finish(&description)?;
             fitted = Some(description);
-            progress.begin("score", self.view.tokens, Unit::Tokens);
             // As in prepare: workers share what one of them would have to be waited for.
             let tokens = |number: usize| corpus.tasks[number].info.tokens;
             let threads = rayon::current_num_threads();
             let whole: u64 = todo.iter().map(|&number| tokens(number)).sum();
+            progress.begin("score", whole, Unit::Tokens);
             let (large, mut small): (Vec<usize>, Vec<usize>) = todo
                 .into_iter()
                 .partition(|&n| tokens(n).saturating_mul(2 * threads as u64) > whole);
