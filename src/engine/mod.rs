@@ -57,8 +57,8 @@
 //! |---|---|---|---|
 //! | reading alone | 318 | 119 | zstd (half), JSON strings (half) |
 //! | reading and tokenizing alone | 59 | 22 | merges of the tokenizer |
-//! | prepare | 24 | 9.0 | tokenizer 40 %, Gopher rules 25 %, sketches 10 %, reading 10 %, writing 5 % |
-//! | fit | 5.9 | 2.2 | random reads of the n-gram table; its merges run on one worker |
+//! | prepare | 24 | 9.0 | tokenizer 43 %, Gopher rules 29 % (a third of it naming languages), sketches 12 %, reading 11 % |
+//! | fit | 5.9 | 2.2 | random reads of the n-gram table; a quarter of it runs on one worker |
 //! | score | 26 | 9.8 | random reads of the n-gram table |
 //! | emit | 53 | 20 | zstd at level 3 |
 //! | rejects | 140 | 53 | zstd at level 3 |
