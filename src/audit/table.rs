@@ -145,6 +145,9 @@ pub fn table(audit: &Audit, by: By) -> String {
         audit.pipeline, "documents", "bytes", "tokens", "share"
     );
     render(&mut out, &head, read, width);
+    if let Some(sample) = sampled(audit) {
+        let _ = writeln!(out, "\n{sample}");
+    }
     let emitted = &audit.emitted;
     let _ = writeln!(
         out,
@@ -230,6 +233,15 @@ pub fn table(audit: &Audit, by: By) -> String {
     out
 }
 
+/// That only a sample was read, where it was.
+fn sampled(audit: &Audit) -> Option<String> {
+    let share = audit.sample_share?;
+    let left_out = grouped(audit.records_left_out);
+    Some(format!(
+        "a sample of {share}: {left_out} records were left out"
+    ))
+}
+
 /// A few lines for the end of a run.
 pub fn short(audit: &Audit) -> String {
     let read = Audit::total(&audit.read);
@@ -262,6 +274,9 @@ pub fn short(audit: &Audit) -> String {
             line.note
         );
         let _ = writeln!(out, "{}", row.trim_end());
+    }
+    if let Some(sample) = sampled(audit) {
+        let _ = writeln!(out, "  {sample}");
     }
     let quarantined = audit.quarantined_records();
     if quarantined > 0 {

@@ -1,7 +1,7 @@
 //! `goodput audit`
 
 use super::{CliError, Format};
-use crate::audit::{Audit as Ledger, By, csv, table};
+use crate::audit::{Audit as Ledger, By, Identity, csv, table};
 use crate::terminal;
 use std::path::PathBuf;
 
@@ -33,12 +33,14 @@ impl Audit {
                 path.display()
             ))
         })?;
-        let ledger: Ledger = serde_json::from_str(&text).map_err(|error| {
+        let mut ledger: Ledger = serde_json::from_str(&text).map_err(|error| {
             CliError::Request(format!(
                 "{}: is not a ledger of this version: {error}",
                 path.display()
             ))
         })?;
+        // From the rows that are shown, not as they were written: a ledger that was edited shows it.
+        ledger.identities = Identity::of(&ledger);
         let by = match self.by.as_str() {
             "source" => By::Source,
             "stage" => By::Stage,

@@ -23,7 +23,7 @@ pub struct Inspect {
     /// Show rejected documents.
     #[arg(long)]
     rejects: bool,
-    /// Documents to show.
+    /// Stretches of documents to show; a long document stands in several rows.
     #[arg(long, value_name = "N", default_value_t = 3)]
     documents: u64,
     /// Tokens to show of each.
@@ -195,7 +195,9 @@ impl Inspect {
                         let _ = writeln!(
                             text,
                             "{}  source {}  row {}  {tokens} tokens{from}{score}",
-                            segment.doc_id, segment.source, row.position
+                            printable_line(segment.doc_id),
+                            segment.source,
+                            row.position
                         );
                         let usefulness = row
                             .usefulness
@@ -245,16 +247,21 @@ impl Inspect {
                     {
                         return true;
                     }
-                    let kept = row
-                        .kept_id
-                        .map_or(String::new(), |kept| format!("  kept instead: {kept}"));
+                    let kept = row.kept_id.map_or(String::new(), |kept| {
+                        format!("  kept instead: {}", printable_line(kept))
+                    });
                     let score = row
                         .score
                         .map_or(String::new(), |score| format!("  score {score:.3}"));
                     let _ = writeln!(
                         text,
                         "{}  source {}  {} tokens  {}: {} ({}){kept}{score}",
-                        row.doc_id, row.source, row.tokens, row.stage, row.reason, row.value
+                        printable_line(row.doc_id),
+                        row.source,
+                        row.tokens,
+                        row.stage,
+                        row.reason,
+                        row.value
                     );
                     if let Some(ids) = &row.input_ids {
                         self.tokens(ids, row.usefulness.as_deref(), tokenizer, colour, text);
@@ -299,17 +306,21 @@ impl Inspect {
     }
 }
 
-/// Control characters would move the cursor or worse.
+/// An id or the like on one line.
+fn printable_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], "\u{fffd}")
+}
+
+/// Control characters would move the cursor or worse, and marks of direction reorder the line.
 fn printable(text: &str) -> String {
     text.chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
+        .map(|c| if is_command(c) { '\u{fffd}' } else { c })
         .collect()
+}
+
+fn is_command(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -324,5 +335,6 @@ mod tests {
     #[test]
     fn text_cannot_command_the_terminal() {
         assert_eq!(printable("a\x1b[2J\nb\tc\r"), "a\u{fffd}[2J\nb\tc\u{fffd}");
+        assert_eq!(printable_line("a\nb\u{202e}"), "a\u{fffd}b\u{fffd}");
     }
 }

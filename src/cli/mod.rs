@@ -98,7 +98,7 @@ pub fn run(arguments: Arguments) -> Result<(), CliError> {
     }
 }
 
-/// A number of bytes with a unit, e.g. `8GiB`, `500MB`, `1000000`.
+/// A number of bytes with a unit, e.g. `8GiB`, `500MB`, `1000B`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
@@ -108,7 +108,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .parse()
         .map_err(|_| "expected bytes with a unit, e.g. 8GiB".to_string())?;
     let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
+        "" => return Err("needs a unit, e.g. 8GiB".to_string()),
+        "b" => 1.0,
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,
@@ -177,7 +178,8 @@ mod tests {
     fn bytes_have_units() {
         assert_eq!(parse_bytes("8GiB"), Ok(8 << 30));
         assert_eq!(parse_bytes("1.5MB"), Ok(1_500_000));
-        assert_eq!(parse_bytes("1_000"), Ok(1_000));
+        assert_eq!(parse_bytes("1_000B"), Ok(1_000));
+        assert!(parse_bytes("8").is_err());
         assert!(
             parse_bytes("0").is_err() && parse_bytes("8Gx").is_err() && parse_bytes("x").is_err()
         );

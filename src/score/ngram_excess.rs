@@ -778,7 +778,7 @@ mod tests {
             };
             let expected = of(1, 1, 1 << 30);
             for (parts, threads, memory_bytes) in
-                [(1, 4, 1 << 40), (7, 1, 1 << 30), (90, 4, 1 << 19)]
+                [(1, 4, 1 << 40), (7, 1, 1 << 30), (90, 4, 64 << 20)]
             {
                 let got = of(parts, threads, memory_bytes);
                 assert_eq!(got.0, expected.0);
