@@ -4,6 +4,7 @@ mod cli;
 mod contract;
 mod faults;
 mod memory;
+mod pipelines;
 mod robustness;
 mod rooms;
 mod same_bytes;
