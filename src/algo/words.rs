@@ -373,34 +373,15 @@ pub fn shingles(word_hashes: &[u64], n: usize, shingles: &mut Vec<u64>) {
     shingles.dedup();
 }
 
-/// The Jaccard similarity of two sorted sets without repeats, from 0 to 1: what they share over
-/// what stands in either. Two empty sets have similarity 0.
-pub fn jaccard(a: &[u64], b: &[u64]) -> f64 {
-    let shared = shared(a, b);
-    let either = a.len() + b.len() - shared;
-    if either == 0 {
-        0.0
-    } else {
-        shared as f64 / either as f64
-    }
-}
-
-/// How many values two sorted sets without repeats share.
-pub fn shared(a: &[u64], b: &[u64]) -> usize {
-    let (mut i, mut j, mut both) = (0, 0, 0);
-    while i < a.len() && j < b.len() {
-        let (x, y) = (a[i], b[j]);
-        both += usize::from(x == y);
-        i += usize::from(x <= y);
-        j += usize::from(y <= x);
-    }
-    both
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algo::minhash::jaccard_at_least;
     use std::collections::HashMap;
+
+    fn jaccard(a: &[u64], b: &[u64]) -> f64 {
+        jaccard_at_least(a, b, 0.0).unwrap_or(0.0)
+    }
 
     fn written(text: &str) -> Vec<(&str, usize, usize)> {
         Words::new(text)
@@ -555,7 +536,8 @@ mod tests {
         assert_eq!(jaccard(&[1], &[]), 0.0);
         assert_eq!(jaccard(&[1, 2, 3], &[2, 3, 4]), 0.5);
         assert_eq!(jaccard(&[1, 2], &[1, 2]), 1.0);
-        assert_eq!(shared(&[1, 3, 5], &[2, 3, 4, 5]), 2);
+        // Two shared of five in either.
+        assert_eq!(jaccard(&[1, 3, 5], &[2, 3, 4, 5]), 2.0 / 5.0);
     }
 
     #[test]
