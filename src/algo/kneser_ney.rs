@@ -244,6 +244,13 @@ impl Packing {
         }
         hash
     }
+    /// Hash of the last two tokens of an n-gram of `length` tokens, 2 or more.
+    #[inline]
+    pub fn end_hash<K: Key>(&self, key: K, length: u32) -> u64 {
+        use super::ngram_table::{extend_hash, start_hash};
+        let before = self.last(self.context(key, length), length - 1);
+        extend_hash(start_hash(self.last(key, length)), before)
+    }
     /// Calls `visit` with each longest n-gram of a document, without cell: each token and the end
     /// come last once.
     #[inline]
@@ -275,20 +282,22 @@ pub struct Item<K> {
     pub occurrences: u32,
 }
 
-/// The longest n-grams of a model from sorted records (n-gram with its cell) and their counts:
-/// those that occur in a cell of `cells`, a set of bits.
+/// The longest n-grams of sorted records (n-gram with its cell) and their counts in a model:
+/// in the cells of `cells`, a set of bits. Those that the model lacks are there with counts of 0,
+/// so that the lists of all models have the same n-grams at the same places. Replaces `items`.
 pub fn longest_items<K: Key>(
     records: &[K],
     counts: &[u32],
     packing: &Packing,
     cells: u32,
-) -> Vec<Item<K>> {
-    let mut items: Vec<Item<K>> = Vec::with_capacity(records.len());
+    items: &mut Vec<Item<K>>,
+) {
+    items.clear();
+    items.reserve(records.len());
     let cell_mask = K::mask(packing.cell_bits);
     for (&record, &count) in records.iter().zip(counts) {
-        if cells >> (record & cell_mask).low() & 1 == 0 {
-            continue;
-        }
+        let in_cells = cells >> (record & cell_mask).low() & 1;
+        let count = count * in_cells;
         let key = record >> packing.cell_bits;
         match items.last_mut() {
             Some(last) if last.key == key => {
@@ -302,33 +311,33 @@ pub fn longest_items<K: Key>(
             }),
         }
     }
-    items
 }
 
 /// The n-grams one token shorter. Entries whose first token is [`Packing::nothing`] stand for no
-/// n-gram; they carry the counts of document beginnings down.
-pub fn shorter_items<K: Key>(longer: &[Item<K>], packing: &Packing) -> Vec<Item<K>> {
-    let mut items: Vec<Item<K>> = Vec::with_capacity(longer.len());
+/// n-gram; they carry the counts of document beginnings down. Replaces `items`.
+pub fn shorter_items<K: Key>(longer: &[Item<K>], packing: &Packing, items: &mut Vec<Item<K>>) {
+    items.clear();
+    items.reserve(longer.len());
     for item in longer {
         let key = packing.without_first(item.key);
+        let is_there = u32::from(item.occurrences > 0);
         match items.last_mut() {
             Some(last) if last.key == key => {
-                last.adjusted += 1;
+                last.adjusted += is_there;
                 last.occurrences += item.occurrences;
             }
             _ => items.push(Item {
                 key,
-                adjusted: 1,
+                adjusted: is_there,
                 occurrences: item.occurrences,
             }),
         }
     }
-    for item in &mut items {
+    for item in items {
         if packing.first(item.key) >= packing.begin() {
             item.adjusted = item.occurrences;
         }
     }
-    items
 }
 
 /// Which n-grams a model keeps: the most frequent ones, and among equally frequent ones the
@@ -535,8 +544,10 @@ mod tests {
             });
         }
         records.sort_unstable();
-        let items = longest_items(&records, &vec![1; records.len()], &packing, 1);
-        let pairs = shorter_items(&items, &packing);
+        let ones = vec![1; records.len()];
+        let (mut items, mut pairs) = (Vec::new(), Vec::new());
+        longest_items(&records, &ones, &packing, 1, &mut items);
+        shorter_items(&items, &packing, &mut pairs);
         let find = |first, last| {
             let item = pairs
                 .iter()
@@ -547,7 +558,13 @@ mod tests {
         // (begin, 0) twice in the text: plain. (0, 1) three times, after begin and after 2.
         assert_eq!(find(packing.begin(), 0), (2, 2));
         assert_eq!(find(0, 1), (2, 3));
-        assert!(longest_items(&records, &vec![1; records.len()], &packing, 2).is_empty());
+        // A model without these cells has the same n-grams at the same places, and none of them.
+        let n_items = items.len();
+        longest_items(&records, &ones, &packing, 2, &mut items);
+        shorter_items(&items, &packing, &mut pairs);
+        assert_eq!(items.len(), n_items);
+        let absent = |item: &Item<u64>| item.adjusted == 0 && item.occurrences == 0;
+        assert!(items.iter().chain(&pairs).all(absent));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Several smoothed n-gram models over one vocabulary in one set of tables, and surprisals by them.
 
 use super::kneser_ney::Packing;
-use super::ngram_table::{ABSENT, BLOCK, MAX_CODE, NgramTable, extend_hash, start_hash};
+use super::ngram_table::{
+    ABSENT, BLOCK, MAX_CODE, NgramTable, TablePart, Wanted, extend_hash, start_hash,
+};
 
 /// The tables of `models` models. A value is a surprisal, or the -ln of a back-off weight, in
 /// steps of 1/2048 nat. Each value is rounded once, so that a surprisal is off by at most
@@ -9,29 +11,43 @@ use super::ngram_table::{ABSENT, BLOCK, MAX_CODE, NgramTable, extend_hash, start
 pub struct NgramModels {
     packing: Packing,
     models: usize,
+    /// Parts of each table; see [`part_of`].
+    parts: u32,
     /// One row per id and one for the begin: surprisals of all models, then back-offs of all.
     first: Vec<u16>,
     /// N-grams of 2 tokens and more; columns as above, without back-offs for the longest.
     tables: Vec<NgramTable>,
 }
 
+/// The part, of `parts`, of all n-grams that end with two tokens, by the hash of these. Mixed once
+/// more, since the hash itself places pairs inside their part.
+#[inline(always)]
+pub fn part_of(end_hash: u64, parts: u32) -> u32 {
+    let mixed = end_hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    ((u128::from(mixed) * u128::from(parts)) >> 64) as u32
+}
+
 impl NgramModels {
-    /// Empty tables with room for `ngrams[i]` n-grams of `i + 2` tokens.
-    pub fn new(packing: Packing, models: usize, ngrams: &[u64]) -> Self {
+    /// Empty tables with room for `ngrams[part][i]` n-grams of `i + 2` tokens.
+    pub fn new(packing: Packing, models: usize, ngrams: &[Vec<u64>]) -> Self {
         let tables = (2..=packing.order)
-            .zip(ngrams)
-            .map(|(length, &entries)| {
+            .map(|length| {
                 let mut initial = vec![ABSENT; models];
                 if length < packing.order {
                     initial.resize(2 * models, 0);
                 }
-                NgramTable::new(entries, &initial)
+                let entries: Vec<u64> = ngrams
+                    .iter()
+                    .map(|of_part| of_part[length as usize - 2])
+                    .collect();
+                NgramTable::new(&entries, &initial)
             })
             .collect();
         let first = vec![0; (packing.vocabulary_size as usize + 1) * 2 * models];
         NgramModels {
             packing,
             models,
+            parts: ngrams.len() as u32,
             first,
             tables,
         }
@@ -57,19 +73,20 @@ impl NgramModels {
         &self.tables[length as usize - 2]
     }
 
-    /// The table of the n-grams of `length` tokens, to be filled.
-    pub fn table_mut(&mut self, length: u32) -> &mut NgramTable {
-        &mut self.tables[length as usize - 2]
+    /// By part, the tables of that part by length from 2, to be filled.
+    pub fn parts_mut(&mut self) -> Vec<Vec<TablePart<'_>>> {
+        let mut by_part: Vec<Vec<TablePart<'_>>> = (0..self.parts).map(|_| Vec::new()).collect();
+        for table in &mut self.tables {
+            for (of_part, part) in by_part.iter_mut().zip(table.parts_mut()) {
+                of_part.push(part);
+            }
+        }
+        by_part
     }
 
-    /// Sets the surprisal of an n-gram by its slot in its table.
-    pub fn set_surprisal(&mut self, length: u32, slot: u32, model: usize, code: u16) {
-        self.tables[length as usize - 2].set(slot, model, code);
-    }
-
-    /// Sets the back-off of an n-gram shorter than the longest.
-    pub fn set_back_off(&mut self, length: u32, slot: u32, model: usize, code: u16) {
-        self.tables[length as usize - 2].set(slot, self.models + model, code);
+    /// The columns of a model: its surprisals, and its back-offs, which the longest n-grams lack.
+    pub fn columns(&self, model: usize) -> [usize; 2] {
+        [model, self.models + model]
     }
 
     /// Sets the surprisal and the back-off of a single token; the begin stands after the last id.
@@ -110,6 +127,10 @@ impl NgramModels {
         // The places where the last n-gram was found, and the next longer hashes there.
         let mut found_places = [0u8; BLOCK];
         let mut wanted = [0u64; BLOCK];
+        // The parts of the places, of what is wanted, and the buckets of that.
+        let mut parts = [0u32; BLOCK];
+        let mut wanted_parts = [0u32; BLOCK];
+        let mut buckets = [0u32; BLOCK];
         // Back-off of the 1..4 tokens that stand before the block.
         let mut carried = [[0u16; 2]; 5];
         carried[1] = self.first_of(self.packing.begin(), models).1;
@@ -127,13 +148,23 @@ impl NgramModels {
             let mut n_found = n;
             for length in 2..=order {
                 let table = &self.tables[length - 2];
-                for (hash, &place) in wanted.iter_mut().zip(&found_places[..n_found]) {
+                for (number, &place) in found_places[..n_found].iter().enumerate() {
                     let place = usize::from(place);
-                    *hash = extend_hash(hashes[place], ids[place + 5 - length]);
-                    hashes[place] = *hash;
+                    let hash = extend_hash(hashes[place], ids[place + 5 - length]);
+                    hashes[place] = hash;
+                    if length == 2 {
+                        parts[place] = part_of(hash, self.parts);
+                    }
+                    wanted[number] = hash;
+                    wanted_parts[number] = parts[place];
+                    buckets[number] = table.bucket(parts[place], hash);
                 }
-                let wanted = &wanted[..n_found];
-                table.touch(wanted);
+                let wanted = Wanted {
+                    buckets: &buckets[..n_found],
+                    hashes: &wanted[..n_found],
+                    parts: &wanted_parts[..n_found],
+                };
+                table.touch(wanted.buckets);
                 if length == 2 {
                     back_offs[0] = carried[1];
                     for (place, &token) in block.iter().enumerate() {

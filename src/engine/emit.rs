@@ -6,6 +6,7 @@
 use super::arrange::Layout;
 use super::corpus::Corpus;
 use super::decide::{Decisions, Fate, KeyValues};
+use super::inputs::Inputs;
 use super::progress::Progress;
 use super::scores::Scores;
 use super::{EngineError, Stop};
@@ -17,9 +18,11 @@ use crate::shard::{
     PartError, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows, ShardShape, UsefulnessType,
     schema,
 };
+use crate::source::{Chunk, RAW_BYTES_KEPT, Reader, slices};
 use crate::spill::{IoContext, Spill};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use base64::Engine as _;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -554,7 +557,11 @@ impl Emit<'_> {
     }
 
     /// Writes the quarantine: bad records, documents that a stage failed on, repeated ids.
-    pub fn quarantine(&self, spill: &Spill) -> Result<FileEntry, EngineError> {
+    pub fn quarantine(
+        &self,
+        inputs: &Inputs,
+        spill: &Spill,
+    ) -> Result<(FileEntry, RepeatedIds), EngineError> {
         let folder = self.out.join("quarantine");
         fresh_folder(&folder)?;
         let path = folder.join("part-00000.jsonl");
@@ -598,11 +605,15 @@ impl Emit<'_> {
                 repeated.push(number)?;
             }
         }
+        let mut by_input: RepeatedIds = BTreeMap::new();
+        let mut records = RawRecords::new(inputs);
         for number in repeated.finish()? {
             let number = number?;
             let row = self.corpus.row(number);
             let file = &self.corpus.files[row.file as usize];
             let place = |rows: bool| (file.places_are_rows == rows).then_some(row.place);
+            let raw = records.at(row.file, row.place)?;
+            let kept = &raw[..raw.len().min(RAW_BYTES_KEPT)];
             let line = serde_json::json!({
                 "file": file.found.name,
                 "source": self.corpus.source(row),
@@ -610,11 +621,14 @@ impl Emit<'_> {
                 "record": place(true),
                 "reason": "duplicate_id",
                 "detail": format!("the id '{}' stands in an earlier record", self.corpus.id(number)),
-                "raw_bytes": row.text_bytes,
-                "raw_base64": null,
+                "raw_bytes": raw.len(),
+                "raw_base64": base64::engine::general_purpose::STANDARD.encode(kept),
             });
             writeln!(writer, "{line}").context("write", &temporary)?;
             lines += 1;
+            let sum = by_input.entry(file.input).or_default();
+            sum.0 += 1;
+            sum.1 += raw.len() as u64;
         }
         let (buffer, bytes, checksum) = writer.finish();
         buffer
@@ -622,7 +636,57 @@ impl Emit<'_> {
             .map_err(|e| e.into_error())
             .context("write", &temporary)?;
         std::fs::rename(&temporary, &path).context("write", &path)?;
-        Ok(entry(self.out, &path, (bytes, lines, checksum), 0))
+        Ok((
+            entry(self.out, &path, (bytes, lines, checksum), 0),
+            by_input,
+        ))
+    }
+}
+
+/// Records with an id that an earlier record has, and their bytes, by input.
+pub type RepeatedIds = BTreeMap<u16, (u64, u64)>;
+
+/// Records of the input files, read once more by their places, in reading order.
+struct RawRecords<'a> {
+    inputs: &'a Inputs,
+    /// The file that is open, and what is left of its only slice.
+    open: Option<(u32, Reader)>,
+    chunk: Option<Chunk>,
+}
+
+impl<'a> RawRecords<'a> {
+    fn new(inputs: &'a Inputs) -> Self {
+        RawRecords {
+            inputs,
+            open: None,
+            chunk: None,
+        }
+    }
+
+    fn at(&mut self, file: u32, place: u64) -> Result<Vec<u8>, EngineError> {
+        let found = &self.inputs.files[file as usize].found;
+        let spec = &self.inputs.input_of(file).spec;
+        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
+            let slice = slices(found, spec, u64::MAX)?.into_iter().next();
+            let reader = slice.map(|slice| Reader::open(found, &slice, spec));
+            self.open = reader.transpose()?.map(|reader| (file, reader));
+            self.chunk = None;
+        }
+        loop {
+            if let Some(raw) = self.chunk.as_ref().and_then(|c| c.raw_at(place, spec)) {
+                return Ok(raw);
+            }
+            self.chunk = match &mut self.open {
+                Some((_, reader)) => reader.next_chunk()?,
+                None => None,
+            };
+            if self.chunk.is_none() {
+                return Err(EngineError::Failed(format!(
+                    "{}: the record at {place} is no longer there; the file changed while the run read it",
+                    found.path.display()
+                )));
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::EngineError;
 use super::arrange::Layout;
 use super::corpus::SPELLS_SPECIAL;
 use super::decide::{Decisions, StageNotes};
-use super::emit::{ShardSums, StageWords};
+use super::emit::{RepeatedIds, ShardSums, StageWords};
 use super::inputs::Inputs;
 use super::options;
 use super::work::write_whole;
@@ -50,6 +50,7 @@ pub struct Finish<'a> {
     pub decisions: &'a Decisions<'a>,
     pub stages: &'a [StageWords],
     pub notes: StageNotes,
+    pub repeated_ids: RepeatedIds,
     pub sums: ShardSums,
     pub tokenizer: TokenizerManifest,
     pub estimator: Option<(&'static EstimatorKind, Value)>,
@@ -156,15 +157,11 @@ impl Finish<'_> {
         let mut read = vec![Counts::default(); sources.len()];
         let mut kept = vec![Counts::default(); sources.len()];
         let mut lost: BTreeMap<(bool, u16, u16, usize), Counts> = BTreeMap::new();
-        let mut repeated_ids: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         let mut spelled = 0;
         for (number, row) in corpus.rows() {
             let source = source_of[corpus.input(row) as usize];
             let fate = self.decisions.fate(number);
             if fate.duplicate_id == 1 {
-                let sum = repeated_ids.entry(source).or_default();
-                sum.0 += 1;
-                sum.1 += row.text_bytes;
                 continue;
             }
             let counts = Counts::one(row.text_bytes, u64::from(row.tokens));
@@ -242,8 +239,13 @@ impl Finish<'_> {
                 }
             }
         }
-        for (source, (records, bytes)) in repeated_ids {
-            quarantined.insert((source, "duplicate_id".to_string()), (records, bytes));
+        for (&input, (records, bytes)) in &self.repeated_ids {
+            let source = source_of[input as usize];
+            let sum = quarantined
+                .entry((source, "duplicate_id".to_string()))
+                .or_default();
+            sum.0 += records;
+            sum.1 += bytes;
         }
         if spelled > 0 {
             notes.push(NoteRow {

@@ -912,7 +912,8 @@ fn go(
     files.extend(emit.order(&layout)?);
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
     files.extend(emit.duplicates()?);
-    files.push(emit.quarantine(&spill)?);
+    let (quarantine, repeated_ids) = emit.quarantine(&inputs, &spill)?;
+    files.push(quarantine);
     progress.end();
     clock.end("rejects and evidence");
 
@@ -923,6 +924,7 @@ fn go(
         decisions: &decisions,
         stages: &words,
         notes,
+        repeated_ids,
         sums,
         tokenizer: tokenizer_manifest,
         estimator,

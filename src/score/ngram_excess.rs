@@ -1,7 +1,7 @@
 //! What a model of good text knows better than a model of the corpus, per token.
 
 use super::ngram_fit::{BuildOptions, Counted, Counter, Learned, ModelReport, TableMemory};
-use super::parallel::{Sample, check, each_part, fold_of, in_order};
+use super::parallel::{Sample, check, each_part, fold_of, share};
 use super::unigram::{FoldedPrior, no_documents, parameter_hash};
 use super::{
     DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
@@ -561,7 +561,7 @@ impl<'a> HeldOutFiles<'a> {
         surprisals: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) -> bool + Sync,
     ) -> Result<Self, FitError> {
         let parts = source.parts();
-        let compute = |part: usize| {
+        let write = |(): &mut (), part: usize| {
             let mut file = BufWriter::new(File::create(Self::path(folder, part))?);
             let mut codes = [Vec::new(), Vec::new()];
             let mut written = Ok(());
@@ -577,9 +577,7 @@ impl<'a> HeldOutFiles<'a> {
             file.flush()?;
             Ok(())
         };
-        in_order(parts, rayon::current_num_threads() * 2, compute, |_, ()| {
-            Ok(())
-        })?;
+        share(parts, usize::MAX, || (), write)?;
         Ok(HeldOutFiles { folder, parts })
     }
 
@@ -588,13 +586,12 @@ impl<'a> HeldOutFiles<'a> {
         &self,
         new: impl Fn() -> T + Sync,
         visit: impl Fn(&mut T, [&[u16]; 2]) + Sync,
-        mut apply: impl FnMut(T),
+        apply: impl FnMut(T),
     ) -> Result<(), FitError> {
-        let compute = |part: usize| {
+        let read = |value: &mut T, part: usize| {
             let file = File::open(Self::path(self.folder, part))?;
             let mut rest = file.metadata()?.len();
             let mut file = BufReader::new(file);
-            let mut value = new();
             let mut codes: Vec<u16> = Vec::new();
             while rest > 0 {
                 let mut n_tokens = [0; 4];
@@ -604,19 +601,14 @@ impl<'a> HeldOutFiles<'a> {
                 file.read_exact(bytemuck::cast_slice_mut(&mut codes))?;
                 rest -= 4 + 4 * n_tokens as u64;
                 let (p, q) = codes.split_at(n_tokens);
-                visit(&mut value, [p, q]);
+                visit(value, [p, q]);
             }
-            Ok(value)
+            Ok(())
         };
-        in_order(
-            self.parts,
-            rayon::current_num_threads() * 2,
-            compute,
-            |_, value| {
-                apply(value);
-                Ok(())
-            },
-        )
+        share(self.parts, usize::MAX, new, read)?
+            .into_iter()
+            .for_each(apply);
+        Ok(())
     }
 }
 

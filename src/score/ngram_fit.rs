@@ -6,26 +6,30 @@
 //!
 //! The records of the longest n-grams are spread over files by a hash of their last two tokens.
 //! All n-grams with the same end then lie in one file, so that one sorted pass over it yields the
-//! counts of every length. What an n-gram needs from elsewhere is its context, which is looked up
-//! in the tables. Passes: sort and count; choose what is kept; then for each model add up the
-//! contexts, and write the probabilities. Files are worked on in parallel and applied in order.
+//! counts of every length; and they lie in one part of the tables, so that a worker that has a file
+//! fills its part alone, within the cache. What an n-gram needs from elsewhere is its context.
+//! Passes over the files: sort and count; choose what is kept; put it into the tables; find the
+//! contexts; then for each model add up the contexts, and write the values. Sums are whole numbers,
+//! so that it doesn't matter who adds first.
 
-use super::parallel::in_order;
+use super::parallel::share;
 use super::{FitError, TokenDocument, TokenSource};
 use crate::algo::kneser_ney::{
     ContextSums, Discounts, Item, Key, OccurrenceCounts, Packing, Pruning, longest_items,
     shorter_items,
 };
-use crate::algo::ngram_model::NgramModels;
-use crate::algo::ngram_table::{BLOCK, NgramTable, code_of, extend_hash, start_hash};
+use crate::algo::ngram_model::{NgramModels, part_of};
+use crate::algo::ngram_table::{BLOCK, NgramTable, TablePart, code_of};
+use rayon::prelude::*;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tokens that a file of records is meant for.
-const TOKENS_PER_FILE: u64 = 1 << 20;
+const TOKENS_PER_FILE: u64 = 1 << 18;
 /// Bound of the number of files, which are open at once while counting.
 const MAX_FILES: u64 = 256;
 /// Records that a worker gathers for a file before it writes them.
@@ -71,7 +75,8 @@ impl<K: Key> Counter<K> {
     }
 
     /// Adds the documents of a source for which `cells` gives a set of cells that is not empty;
-    /// `seen` is called for every document, with what its part has gathered.
+    /// `cells` is called for every document, with what its worker has gathered, and `apply` with
+    /// what each worker has gathered in the end, in no certain order.
     pub(super) fn add<T: Send>(
         &self,
         source: &dyn TokenSource,
@@ -79,59 +84,55 @@ impl<K: Key> Counter<K> {
         cells: impl Fn(&mut T, &TokenDocument<'_>) -> u32 + Sync,
         mut apply: impl FnMut(T),
     ) -> Result<Learned, FitError> {
-        let mut learned = Learned::default();
-        let n_files = self.files.len() as u64;
-        let read = |part| {
-            let mut value = new();
-            let mut learned = Learned::default();
-            let mut gathered: Vec<Vec<K>> = vec![Vec::new(); self.files.len()];
+        struct Worker<T, K> {
+            value: T,
+            learned: Learned,
+            gathered: Vec<Vec<K>>,
+        }
+        let n_files = self.files.len() as u32;
+        let (order, cell_bits) = (self.packing.order, self.packing.cell_bits);
+        let start = || Worker {
+            value: new(),
+            learned: Learned::default(),
+            gathered: vec![Vec::<K>::new(); self.files.len()],
+        };
+        let read = |worker: &mut Worker<T, K>, part| {
             let mut written = Ok(());
             source.read(part, &mut |document| {
-                let cells = cells(&mut value, &document);
+                let cells = cells(&mut worker.value, &document);
                 if cells == 0 || written.is_err() {
                     return;
                 }
-                learned.documents += 1;
-                learned.tokens += document.tokens.len() as u64;
-                let (order, cell_bits) = (self.packing.order, self.packing.cell_bits);
+                worker.learned.documents += 1;
+                worker.learned.tokens += document.tokens.len() as u64;
                 self.packing.each_ngram(document.tokens, |ngram: K| {
-                    let end = extend_hash(
-                        start_hash(self.packing.last(ngram, order)),
-                        self.packing
-                            .last(self.packing.context(ngram, order), order - 1),
-                    );
-                    let file = ((u128::from(end) * u128::from(n_files)) >> 64) as usize;
+                    let file = part_of(self.packing.end_hash(ngram, order), n_files) as usize;
+                    let gathered = &mut worker.gathered[file];
                     let mut rest = cells;
                     while rest != 0 {
                         let cell = rest.trailing_zeros();
                         rest &= rest - 1;
-                        gathered[file].push((ngram << cell_bits) | K::from_u32(cell));
+                        gathered.push((ngram << cell_bits) | K::from_u32(cell));
                     }
-                    if gathered[file].len() >= GATHERED {
-                        let result = self.write(file, &mut gathered[file]);
+                    if gathered.len() >= GATHERED {
+                        let result = self.write(file, gathered);
                         if written.is_ok() {
                             written = result;
                         }
                     }
                 });
             })?;
-            written?;
-            for (file, records) in gathered.iter_mut().enumerate() {
+            Ok(written?)
+        };
+        let mut learned = Learned::default();
+        for mut worker in share(source.parts(), usize::MAX, start, read)? {
+            for (file, records) in worker.gathered.iter_mut().enumerate() {
                 self.write(file, records)?;
             }
-            Ok((value, learned))
-        };
-        in_order(
-            source.parts(),
-            rayon::current_num_threads() * 2,
-            read,
-            |_, (value, part)| {
-                learned.documents += part.documents;
-                learned.tokens += part.tokens;
-                apply(value);
-                Ok(())
-            },
-        )?;
+            learned.documents += worker.learned.documents;
+            learned.tokens += worker.learned.tokens;
+            apply(worker.value);
+        }
         Ok(learned)
     }
 
@@ -176,17 +177,13 @@ impl<K: Key> Counter<K> {
         let n_files = (0..)
             .take_while(|&n| records_path(&counted.folder, n).exists())
             .count();
-        let mut lengths = Vec::new();
-        in_order(
-            n_files,
-            counted.width,
-            |number| sort_file::<K>(&counted.folder, number),
-            |_, length| {
-                lengths.push(length);
-                Ok(())
-            },
-        )?;
-        counted.lengths = lengths;
+        let sort = |lengths: &mut Vec<(usize, usize)>, number| {
+            lengths.push((number, sort_file::<K>(&counted.folder, number)?));
+            Ok(())
+        };
+        let mut lengths = share(n_files, counted.width, Vec::new, sort)?.concat();
+        lengths.sort_unstable();
+        counted.lengths = lengths.into_iter().map(|(_, length)| length).collect();
         Ok(counted)
     }
 }
@@ -207,10 +204,22 @@ fn kept_path(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("kept-{number:03}"))
 }
 
-fn read_all<T: bytemuck::Pod>(file: &mut File, n: usize) -> std::io::Result<Vec<T>> {
-    let mut values = vec![T::zeroed(); n];
-    file.read_exact(bytemuck::cast_slice_mut(&mut values))?;
-    Ok(values)
+fn slots_path(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("slots-{number:03}"))
+}
+
+fn contexts_path(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("contexts-{number:03}"))
+}
+
+/// Reads `n` values in place of those there.
+fn read_into<T: bytemuck::Pod>(
+    file: &mut File,
+    n: usize,
+    values: &mut Vec<T>,
+) -> std::io::Result<()> {
+    values.resize(n, T::zeroed());
+    file.read_exact(bytemuck::cast_slice_mut(values))
 }
 
 /// Sorts the records of one file and writes each once, with its count. Returns their number.
@@ -218,7 +227,8 @@ fn sort_file<K: Key>(folder: &Path, number: usize) -> Result<usize, FitError> {
     let path = records_path(folder, number);
     let mut file = File::open(&path)?;
     let n_records = (file.metadata()?.len() / size::<K>()) as usize;
-    let mut keys: Vec<K> = read_all(&mut file, n_records)?;
+    let mut keys: Vec<K> = Vec::new();
+    read_into(&mut file, n_records, &mut keys)?;
     drop(file);
     keys.sort_unstable();
     let mut counts: Vec<u32> = Vec::new();
@@ -290,27 +300,123 @@ pub(super) struct Counted<K> {
     keys: PhantomData<K>,
 }
 
-impl<K: Key> Counted<K> {
-    /// The n-grams of a model in one file, by length from 2.
-    fn items(&self, number: usize, cells: u32) -> Result<Vec<Vec<Item<K>>>, FitError> {
-        let (keys, counts) = self.records(number)?;
-        Ok(self.items_of(&keys, &counts, cells))
-    }
+/// The records of one file and the n-grams in them, for one worker, who keeps the memory for the
+/// next file.
+struct FileItems<K> {
+    /// The cells of all models that are made together.
+    cells: u32,
+    keys: Vec<K>,
+    counts: Vec<u32>,
+    by_length: Vec<Vec<Item<K>>>,
+}
 
-    fn records(&self, number: usize) -> Result<(Vec<K>, Vec<u32>), FitError> {
-        let mut file = File::open(sorted_path(&self.folder, number))?;
-        let n = self.lengths[number];
-        Ok((read_all(&mut file, n)?, read_all(&mut file, n)?))
-    }
-
-    fn items_of(&self, keys: &[K], counts: &[u32], cells: u32) -> Vec<Vec<Item<K>>> {
-        let mut by_length = vec![longest_items(keys, counts, &self.packing, cells)];
-        for _ in 2..self.packing.order {
-            let shorter = shorter_items(by_length.last().expect("starts with one"), &self.packing);
-            by_length.push(shorter);
+impl<K> FileItems<K> {
+    fn new(plans: &[Plan]) -> Self {
+        FileItems {
+            cells: plans.iter().fold(0, |cells, plan| cells | plan.cells),
+            keys: Vec::new(),
+            counts: Vec::new(),
+            by_length: Vec::new(),
         }
-        by_length.reverse();
+    }
+}
+
+/// What a worker needs to write values, and keeps for the next file.
+struct ValueScratch<K> {
+    file: FileItems<K>,
+    contexts: Vec<u32>,
+    slots: Vec<u32>,
+    probabilities: Vec<f64>,
+    shorter_probabilities: Vec<f64>,
+}
+
+/// The slot of an n-gram that no model keeps.
+const NO_SLOT: u32 = u32::MAX;
+
+/// Sums of a context to which several workers add.
+#[derive(Default)]
+struct SharedSums {
+    total: AtomicU64,
+    left: AtomicU64,
+}
+
+impl SharedSums {
+    #[inline]
+    fn add(&self, sums: ContextSums) {
+        self.total.fetch_add(sums.total, Ordering::Relaxed);
+        self.left.fetch_add(sums.left, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn get(&self) -> ContextSums {
+        ContextSums {
+            total: self.total.load(Ordering::Relaxed),
+            left: self.left.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Reads the sums at `slots`, so that the misses overlap.
+#[inline]
+fn touch(sums: &[SharedSums], slots: &[u32]) {
+    let mut sum = 0;
+    for &slot in slots.iter().filter(|&&slot| slot != NO_SLOT) {
+        sum ^= sums[slot as usize].total.load(Ordering::Relaxed);
+    }
+    std::hint::black_box(sum);
+}
+
+impl<K: Key> Counted<K> {
+    /// Reads the records of a file that are in the cells asked for.
+    fn read(&self, number: usize, file: &mut FileItems<K>) -> Result<(), FitError> {
+        let mut sorted = File::open(sorted_path(&self.folder, number))?;
+        let FileItems {
+            cells,
+            keys,
+            counts,
+            ..
+        } = file;
+        read_into(&mut sorted, self.lengths[number], keys)?;
+        read_into(&mut sorted, self.lengths[number], counts)?;
+        let cell_mask = K::mask(self.packing.cell_bits);
+        let mut n = 0;
+        for place in 0..keys.len() {
+            (keys[n], counts[n]) = (keys[place], counts[place]);
+            n += (*cells >> (keys[place] & cell_mask).low() & 1) as usize;
+        }
+        keys.truncate(n);
+        counts.truncate(n);
+        Ok(())
+    }
+
+    /// The n-grams of a file that was read by length from 2, with their counts in a model.
+    fn count_in<'f>(&self, file: &'f mut FileItems<K>, cells: u32) -> &'f mut [Vec<Item<K>>] {
+        let packing = &self.packing;
+        let order = packing.order as usize;
+        let FileItems {
+            keys,
+            counts,
+            by_length,
+            ..
+        } = file;
+        by_length.resize_with(order - 1, Vec::new);
+        longest_items(keys, counts, packing, cells, &mut by_length[order - 2]);
+        for length in (0..order - 2).rev() {
+            let (shorter, longer) = by_length.split_at_mut(length + 1);
+            shorter_items(&longer[0], packing, &mut shorter[length]);
+        }
         by_length
+    }
+
+    /// As [`Self::read`] and [`Self::count_in`].
+    fn items<'f>(
+        &self,
+        number: usize,
+        file: &'f mut FileItems<K>,
+        cells: u32,
+    ) -> Result<&'f mut [Vec<Item<K>>], FitError> {
+        self.read(number, file)?;
+        Ok(self.count_in(file, cells))
     }
 
     fn is_ngram(&self, key: K) -> bool {
@@ -318,7 +424,7 @@ impl<K: Key> Counted<K> {
     }
 
     /// Makes one model of each set of cells, all in the same tables. Models come out in the order
-    /// of `cells`. Removes no file, so that other tables can be made of the same counts.
+    /// of `cells`. The counts stay, so that other tables can be made of them.
     pub(super) fn build(
         &self,
         cells: &[u32],
@@ -331,75 +437,93 @@ impl<K: Key> Counted<K> {
             .map(|plan| self.choose(plan, &options))
             .collect();
         let mut models = self.keep(&plans, memory)?;
-        for (model, plan) in plans.iter().enumerate() {
-            self.fill(&mut models, model, plan)?;
+        self.find_contexts(&plans, &models)?;
+        let size_of_length = |length| match length {
+            1 => self.packing.vocabulary_size as usize + 1,
+            _ => models.table(length).slots(),
+        };
+        // By length of the context from 1: of each token and the begin, then by slot.
+        let mut sums: Vec<Vec<SharedSums>> = (1..self.packing.order)
+            .map(|length| {
+                let mut sums = Vec::new();
+                sums.resize_with(size_of_length(length), SharedSums::default);
+                sums
+            })
+            .collect();
+        for model in 0..plans.len() {
+            self.fill(&mut models, &plans, model, &mut sums)?;
+        }
+        for number in 0..self.lengths.len() {
+            std::fs::remove_file(slots_path(&self.folder, number))?;
+            std::fs::remove_file(contexts_path(&self.folder, number))?;
         }
         Ok((models, reports))
     }
 
     fn count(&self, cells: &[u32]) -> Result<Vec<Plan>, FitError> {
         let size = self.packing.vocabulary_size as usize + 2;
-        let mut plans: Vec<Plan> = cells
-            .iter()
-            .map(|&cells| Plan {
+        let plans = || -> Vec<Plan> {
+            let plan = |&cells: &u32| Plan {
                 cells,
                 counts_of_counts: [[0; 4]; 5],
                 occurrences: OccurrenceCounts::default(),
                 continuations: vec![0; size],
                 discounts: [Discounts::fixed([0.0; 3]); 5],
                 pruning: Pruning::NONE,
-            })
-            .collect();
-        type Part = ([[u64; 4]; 5], OccurrenceCounts, Vec<(u32, u32)>);
-        let compute = |number: usize| {
-            let (keys, counts) = self.records(number)?;
-            let part = |&cells: &u32| -> Part {
-                let mut counts_of_counts = [[0; 4]; 5];
-                let mut occurrences = OccurrenceCounts::default();
-                let mut continuations: Vec<(u32, u32)> = Vec::new();
-                for (length, items) in (2..).zip(self.items_of(&keys, &counts, cells)) {
-                    for item in items.iter().filter(|item| self.is_ngram(item.key)) {
+            };
+            cells.iter().map(plan).collect()
+        };
+        let count = |(plans, file): &mut (Vec<Plan>, FileItems<K>), number: usize| {
+            self.read(number, file)?;
+            for plan in plans {
+                for (length, items) in (2..).zip(&*self.count_in(file, plan.cells)) {
+                    let there = |item: &&Item<K>| item.occurrences > 0 && self.is_ngram(item.key);
+                    for item in items.iter().filter(there) {
                         if let 1..=4 = item.adjusted {
-                            counts_of_counts[length as usize - 1][item.adjusted as usize - 1] += 1;
+                            let place = item.adjusted as usize - 1;
+                            plan.counts_of_counts[length as usize - 1][place] += 1;
                         }
-                        occurrences.count(item.occurrences, length);
+                        plan.occurrences.count(item.occurrences, length);
                         if length == 2 {
                             let token = self.packing.last(item.key, 2);
-                            match continuations.last_mut() {
-                                Some((last, n)) if *last == token => *n += 1,
-                                _ => continuations.push((token, 1)),
-                            }
+                            plan.continuations[token as usize] += 1;
                         }
                     }
-                }
-                (counts_of_counts, occurrences, continuations)
-            };
-            Ok(cells.iter().map(part).collect::<Vec<Part>>())
-        };
-        in_order(self.lengths.len(), self.width, compute, |_, parts| {
-            for (plan, (counts_of_counts, occurrences, continuations)) in
-                plans.iter_mut().zip(parts)
-            {
-                for (mine, theirs) in plan.counts_of_counts.iter_mut().zip(&counts_of_counts) {
-                    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-                        *mine += theirs;
-                    }
-                }
-                plan.occurrences.add(&occurrences);
-                for (token, n) in continuations {
-                    plan.continuations[token as usize] += n;
                 }
             }
             Ok(())
-        })?;
-        for plan in &mut plans {
+        };
+        let mut sum = plans();
+        let new = || {
+            let plans = plans();
+            let file = FileItems::new(&plans);
+            (plans, file)
+        };
+        for (part, _) in share(self.lengths.len(), self.width, new, count)? {
+            for (plan, part) in sum.iter_mut().zip(part) {
+                let theirs = part.counts_of_counts.as_flattened().iter();
+                for (mine, theirs) in plan
+                    .counts_of_counts
+                    .as_flattened_mut()
+                    .iter_mut()
+                    .zip(theirs)
+                {
+                    *mine += theirs;
+                }
+                plan.occurrences.add(&part.occurrences);
+                for (mine, theirs) in plan.continuations.iter_mut().zip(part.continuations) {
+                    *mine += theirs;
+                }
+            }
+        }
+        for plan in &mut sum {
             for &n in &plan.continuations {
                 if let 1..=4 = n {
                     plan.counts_of_counts[0][n as usize - 1] += 1;
                 }
             }
         }
-        Ok(plans)
+        Ok(sum)
     }
 
     fn choose(&self, plan: &mut Plan, options: &BuildOptions) -> ModelReport {
@@ -427,39 +551,35 @@ impl<K: Key> Counted<K> {
         }
     }
 
-    /// Tables that hold every n-gram that some model keeps, without values.
+    /// Tables that hold every n-gram that some model keeps, without values. Leaves the slots of
+    /// the n-grams of each file in a file, by length from 2.
     fn keep(&self, plans: &[Plan], memory: TableMemory) -> Result<NgramModels, FitError> {
         let lengths = 2..=self.packing.order;
-        let mut sizes: Vec<Vec<u64>> = Vec::new();
-        let compute = |number: usize| {
-            let (keys, counts) = self.records(number)?;
-            let mut kept: Vec<Vec<K>> = lengths.clone().map(|_| Vec::new()).collect();
+        type Sizes = Vec<(usize, Vec<u64>)>;
+        let choose = |(sizes, file): &mut (Sizes, FileItems<K>), number: usize| {
+            self.read(number, file)?;
+            let mut kept: Vec<Vec<u8>> = lengths.clone().map(|_| Vec::new()).collect();
             for plan in plans {
-                let by_length = self.items_of(&keys, &counts, plan.cells);
+                let by_length = &*self.count_in(file, plan.cells);
                 for ((length, items), kept) in lengths.clone().zip(by_length).zip(&mut kept) {
-                    let keeps = |item: &&Item<K>| {
-                        plan.pruning.keeps(item.occurrences, length) && self.is_ngram(item.key)
-                    };
-                    kept.extend(items.iter().filter(keeps).map(|item| item.key));
+                    kept.resize(items.len(), 0);
+                    for (item, kept) in items.iter().zip(kept) {
+                        *kept |= u8::from(
+                            plan.pruning.keeps(item.occurrences, length) && self.is_ngram(item.key),
+                        );
+                    }
                 }
             }
-            let mut file = BufWriter::new(File::create(kept_path(&self.folder, number))?);
-            let mut sizes = Vec::new();
-            for (length, keys) in lengths.clone().zip(&mut kept) {
-                keys.sort_unstable();
-                keys.dedup();
-                sizes.push(keys.len() as u64);
-                for &key in keys.iter() {
-                    file.write_all(&self.packing.hash(key, length).to_ne_bytes())?;
-                }
-            }
-            file.flush()?;
-            Ok(sizes)
-        };
-        in_order(self.lengths.len(), self.width, compute, |_, part| {
-            sizes.push(part);
+            std::fs::write(kept_path(&self.folder, number), kept.concat())?;
+            let n_kept = |kept: &Vec<u8>| kept.iter().map(|&kept| u64::from(kept)).sum();
+            sizes.push((number, kept.iter().map(n_kept).collect()));
             Ok(())
-        })?;
+        };
+        let new = || (Vec::new(), FileItems::new(plans));
+        let chosen = share(self.lengths.len(), self.width, new, choose)?;
+        let mut sizes: Sizes = chosen.into_iter().flat_map(|(sizes, _)| sizes).collect();
+        sizes.sort_unstable();
+        let sizes: Vec<Vec<u64>> = sizes.into_iter().map(|(_, sizes)| sizes).collect();
         let places = 0..lengths.clone().count();
         let totals: Vec<u64> = places
             .map(|place| sizes.iter().map(|part| part[place]).sum())
@@ -471,7 +591,7 @@ impl<K: Key> Counted<K> {
                 .iter()
                 .map(|&n| NgramTable::bytes_for(n, plans.len() * 2))
                 .sum::<u64>()
-            + contexts * size::<ContextSums>() * 4 / 3;
+            + contexts * size_of::<SharedSums>() as u64 * 3 / 2;
         let may = memory.of_run / 2;
         if bytes > may {
             return Err(FitError::Data(format!(
@@ -482,30 +602,111 @@ impl<K: Key> Counted<K> {
                 (bytes >> 19) + 2
             )));
         }
-        let mut models = NgramModels::new(self.packing, plans.len(), &totals);
-        for (number, sizes) in sizes.iter().enumerate() {
-            let path = kept_path(&self.folder, number);
-            let mut file = File::open(&path)?;
-            for (length, &n) in lengths.clone().zip(sizes) {
-                let hashes: Vec<u64> = read_all(&mut file, n as usize)?;
-                let table = models.table_mut(length);
-                for block in hashes.chunks(BLOCK) {
-                    table.touch(block);
-                    for &hash in block {
-                        table.insert(hash);
-                    }
-                }
-            }
-            drop(file);
-            std::fs::remove_file(path)?;
+        if let Some(too_many) = totals.iter().find(|&&n| n > 1 << 31) {
+            return Err(FitError::Data(format!(
+                "a table would have {too_many} n-grams and can have {}; lower 'model_ngrams'",
+                1u64 << 31
+            )));
         }
+        let mut models = NgramModels::new(self.packing, plans.len(), &sizes);
+        let parts = by_number(models.parts_mut());
+        let insert = |(file, kept): &mut (FileItems<K>, Vec<u8>), number: usize| {
+            let cells = file.cells;
+            let items = &*self.items(number, file, cells)?;
+            let path = kept_path(&self.folder, number);
+            let mut kept_file = File::open(&path)?;
+            let mut slots = BufWriter::new(File::create(slots_path(&self.folder, number))?);
+            let mut parts = take(&parts, number);
+            for ((length, items), part) in lengths.clone().zip(items).zip(&mut parts) {
+                read_into(&mut kept_file, items.len(), kept)?;
+                let first = part.first_slot();
+                let slot = |(item, kept): (&Item<K>, &u8)| match kept {
+                    0 => NO_SLOT,
+                    _ => first + part.insert(self.packing.hash(item.key, length)),
+                };
+                let of_length: Vec<u32> = items.iter().zip(&*kept).map(slot).collect();
+                slots.write_all(bytemuck::cast_slice(&of_length))?;
+            }
+            slots.flush()?;
+            std::fs::remove_file(path)?;
+            Ok(())
+        };
+        let new = || (FileItems::new(plans), Vec::new());
+        share(self.lengths.len(), self.width, new, insert)?;
+        drop(parts);
         Ok(models)
     }
 
-    /// Writes the values of one model.
-    fn fill(&self, models: &mut NgramModels, model: usize, plan: &Plan) -> Result<(), FitError> {
+    /// Leaves the places of the sums of the contexts of the n-grams of each file in a file, by
+    /// length from 2.
+    fn find_contexts(&self, plans: &[Plan], models: &NgramModels) -> Result<(), FitError> {
+        let packing = &self.packing;
+        let n_parts = self.lengths.len() as u32;
+        let find = |(file, contexts): &mut (FileItems<K>, Vec<u32>), number: usize| {
+            let mut written = BufWriter::new(File::create(contexts_path(&self.folder, number))?);
+            let cells = file.cells;
+            for (length, items) in (2..).zip(&*self.items(number, file, cells)?) {
+                contexts.clear();
+                contexts.resize(items.len(), NO_SLOT);
+                if length == 2 {
+                    for (context, item) in contexts.iter_mut().zip(items) {
+                        let first = packing.first(item.key);
+                        if first <= packing.begin() {
+                            *context = first;
+                        }
+                    }
+                } else {
+                    let table = models.table(length - 1);
+                    let mut hashes = [0; BLOCK];
+                    let mut parts = [0; BLOCK];
+                    let mut buckets = [0; BLOCK];
+                    for (contexts, items) in contexts.chunks_mut(BLOCK).zip(items.chunks(BLOCK)) {
+                        for (place, item) in items.iter().enumerate() {
+                            let context = packing.context(item.key, length);
+                            hashes[place] = packing.hash(context, length - 1);
+                            parts[place] = part_of(packing.end_hash(context, length - 1), n_parts);
+                            buckets[place] = table.bucket(parts[place], hashes[place]);
+                        }
+                        table.touch(&buckets[..items.len()]);
+                        for (place, (context, item)) in contexts.iter_mut().zip(items).enumerate() {
+                            if self.is_ngram(item.key) {
+                                let slot = table.find(parts[place], hashes[place]);
+                                *context = slot.unwrap_or(NO_SLOT);
+                            }
+                        }
+                    }
+                }
+                written.write_all(bytemuck::cast_slice(contexts))?;
+            }
+            written.flush()?;
+            Ok(())
+        };
+        let new = || (FileItems::new(plans), Vec::new());
+        share(self.lengths.len(), self.width, new, find)?;
+        Ok(())
+    }
+
+    /// Writes the values of one model. `sums` is any memory of the right size.
+    fn fill(
+        &self,
+        models: &mut NgramModels,
+        plans: &[Plan],
+        model: usize,
+        sums: &mut [Vec<SharedSums>],
+    ) -> Result<(), FitError> {
+        let plan = &plans[model];
         let vocabulary_size = self.packing.vocabulary_size;
-        let sums = self.context_sums(models, plan)?;
+        for sums in sums.iter_mut() {
+            sums.par_iter_mut()
+                .with_min_len(1 << 16)
+                .for_each(|sums| *sums = SharedSums::default());
+        }
+        let sums = &*sums;
+        let add = |(file, contexts): &mut (FileItems<K>, Vec<u32>), number: usize| {
+            self.add_contexts(plan, sums, file, contexts, number)
+        };
+        let new = || (FileItems::new(plans), Vec::new());
+        share(self.lengths.len(), self.width, new, add)?;
         let mut whole = ContextSums::default();
         for &n in plan.continuations.iter().filter(|&&n| n > 0) {
             whole.add(ContextSums::of(n, true, &plan.discounts[0]));
@@ -524,7 +725,7 @@ impl<K: Key> Counted<K> {
             })
             .collect();
         for token in 0..=vocabulary_size {
-            let back_off = sums[0][token as usize].back_off();
+            let back_off = sums[0][token as usize].get().back_off();
             models.set_first(
                 token,
                 model,
@@ -532,25 +733,43 @@ impl<K: Key> Counted<K> {
                 code_of(back_off),
             );
         }
-        for (length, sums) in (2..).zip(&sums[1..]) {
-            for (slot, sums) in (0..).zip(sums).filter(|(_, sums)| sums.total > 0) {
-                models.set_back_off(length, slot, model, code_of(sums.back_off()));
-            }
-        }
-        // The tables are read by the workers and written between their turns.
-        for start in (0..self.lengths.len()).step_by(self.width) {
-            let n = self.width.min(self.lengths.len() - start);
-            let mut values = Vec::new();
-            let shared = &*models;
-            let compute = |place: usize| self.values(shared, plan, &sums, &first, start + place);
-            in_order(n, n, compute, |_, part| {
-                values.push(part);
-                Ok(())
-            })?;
-            for part in values {
-                for (length, values) in (2..).zip(part) {
-                    for (slot, code) in values {
-                        models.set_surprisal(length, slot, model, code);
+        let columns = models.columns(model);
+        let parts = by_number(models.parts_mut());
+        let write = |scratch: &mut ValueScratch<K>, number: usize| {
+            let mut parts = take(&parts, number);
+            self.write_values(&mut parts, columns, plan, sums, &first, scratch, number)
+        };
+        let new = || ValueScratch {
+            file: FileItems::new(plans),
+            contexts: Vec::new(),
+            slots: Vec::new(),
+            probabilities: Vec::new(),
+            shorter_probabilities: Vec::new(),
+        };
+        share(self.lengths.len(), self.width, new, write)?;
+        Ok(())
+    }
+
+    /// Adds the n-grams of one file to the sums of their contexts.
+    fn add_contexts(
+        &self,
+        plan: &Plan,
+        sums: &[Vec<SharedSums>],
+        file: &mut FileItems<K>,
+        contexts: &mut Vec<u32>,
+        number: usize,
+    ) -> Result<(), FitError> {
+        let mut contexts_file = File::open(contexts_path(&self.folder, number))?;
+        let by_length = (2..).zip(&*self.items(number, file, plan.cells)?);
+        for ((length, items), sums) in by_length.zip(sums) {
+            let discounts = &plan.discounts[length as usize - 1];
+            read_into(&mut contexts_file, items.len(), contexts)?;
+            for (items, contexts) in items.chunks(BLOCK).zip(contexts.chunks(BLOCK)) {
+                touch(sums, contexts);
+                for (item, &context) in items.iter().zip(contexts) {
+                    if item.occurrences > 0 && context != NO_SLOT {
+                        let kept = plan.pruning.keeps(item.occurrences, length);
+                        sums[context as usize].add(ContextSums::of(item.adjusted, kept, discounts));
                     }
                 }
             }
@@ -558,156 +777,88 @@ impl<K: Key> Counted<K> {
         Ok(())
     }
 
-    /// Sums of the contexts by their length from 1: of each token and the begin, then by slot.
-    fn context_sums(
+    /// Writes the surprisals of the n-grams of one file, and the back-offs of its part.
+    fn write_values(
         &self,
-        models: &NgramModels,
+        parts: &mut [TablePart<'_>],
+        columns: [usize; 2],
         plan: &Plan,
-    ) -> Result<Vec<Vec<ContextSums>>, FitError> {
-        let size_of_length = |length| match length {
-            1 => self.packing.vocabulary_size as usize + 1,
-            _ => models.table(length).slots(),
-        };
-        let mut sums: Vec<Vec<ContextSums>> = (1..self.packing.order)
-            .map(|length| vec![ContextSums::default(); size_of_length(length)])
-            .collect();
-        let compute = |number: usize| {
-            let mut updates: Vec<Vec<(u32, u32, bool)>> = Vec::new();
-            for (length, items) in (2..).zip(self.items(number, plan.cells)?) {
-                let mut of_length = Vec::with_capacity(items.len());
-                for block in items.chunks(BLOCK) {
-                    for (item, slot) in block.iter().zip(self.context_slots(models, block, length))
-                    {
-                        if let Some(slot) = slot {
-                            of_length.push((
-                                slot,
-                                item.adjusted,
-                                plan.pruning.keeps(item.occurrences, length),
-                            ));
-                        }
-                    }
-                }
-                updates.push(of_length);
-            }
-            Ok(updates)
-        };
-        in_order(self.lengths.len(), self.width, compute, |_, updates| {
-            for ((sums, updates), discounts) in
-                sums.iter_mut().zip(updates).zip(&plan.discounts[1..])
-            {
-                for (slot, adjusted, kept) in updates {
-                    sums[slot as usize].add(ContextSums::of(adjusted, kept, discounts));
-                }
-            }
-            Ok(())
-        })?;
-        Ok(sums)
-    }
-
-    /// Slots and surprisals of the n-grams of one file, by length from 2.
-    fn values(
-        &self,
-        models: &NgramModels,
-        plan: &Plan,
-        sums: &[Vec<ContextSums>],
+        sums: &[Vec<SharedSums>],
         first: &[f64],
+        scratch: &mut ValueScratch<K>,
         number: usize,
-    ) -> Result<Vec<Vec<(u32, u16)>>, FitError> {
-        let mut values = Vec::new();
-        let mut shorter: (Vec<Item<K>>, Vec<f64>) = (Vec::new(), Vec::new());
-        for (length, items) in (2..).zip(self.items(number, plan.cells)?) {
-            let place = length as usize - 2;
-            let mut of_length = Vec::with_capacity(items.len());
-            let mut probabilities = Vec::with_capacity(items.len());
+    ) -> Result<(), FitError> {
+        for (part, sums) in parts.iter_mut().zip(&sums[1..]) {
+            let first = part.first_slot() as usize;
+            let of_part = sums[first..first + part.slots()].iter();
+            for (slot, sums) in (0..).zip(of_part.map(SharedSums::get)) {
+                if sums.total > 0 {
+                    part.set(slot, columns[1], code_of(sums.back_off()));
+                }
+            }
+        }
+        let ValueScratch {
+            file,
+            contexts,
+            slots,
+            probabilities,
+            shorter_probabilities,
+        } = scratch;
+        let mut contexts_file = File::open(contexts_path(&self.folder, number))?;
+        let mut slots_file = File::open(slots_path(&self.folder, number))?;
+        let by_length = &*self.items(number, file, plan.cells)?;
+        let mut shorter: &[Item<K>] = &[];
+        for (((length, items), sums), part) in (2..).zip(by_length).zip(sums).zip(parts) {
+            let discounts = &plan.discounts[length as usize - 1];
+            read_into(&mut contexts_file, items.len(), contexts)?;
+            read_into(&mut slots_file, items.len(), slots)?;
+            let first_slot = part.first_slot();
+            std::mem::swap(probabilities, shorter_probabilities);
+            probabilities.clear();
+            probabilities.reserve(items.len());
             let mut parent = 0;
-            for block in items.chunks(BLOCK) {
-                let contexts = self.context_slots(models, block, length);
-                let slots = self.own_slots(models, block, length);
-                for ((item, context), slot) in block.iter().zip(contexts).zip(slots) {
+            for (block, items) in items.chunks(BLOCK).enumerate() {
+                let place = block * BLOCK..block * BLOCK + items.len();
+                let (contexts, slots) = (&contexts[place.clone()], &slots[place]);
+                touch(sums, contexts);
+                for ((item, &context), &slot) in items.iter().zip(contexts).zip(slots) {
                     let kept = plan.pruning.keeps(item.occurrences, length);
-                    let (Some(context), Some(slot), true) = (context, slot, kept) else {
+                    if !kept || slot == NO_SLOT || context == NO_SLOT {
                         // Nothing longer is kept either: no one asks for it.
                         probabilities.push(0.0);
                         continue;
-                    };
+                    }
                     let low = if length == 2 {
                         first[self.packing.last(item.key, 2) as usize]
                     } else {
                         let end = self.packing.without_first(item.key);
-                        while shorter.0[parent].key != end {
+                        while shorter[parent].key != end {
                             parent += 1;
                         }
-                        shorter.1[parent]
+                        shorter_probabilities[parent]
                     };
-                    let sums = &sums[place][context as usize];
-                    let probability =
-                        sums.probability(item.adjusted, &plan.discounts[place + 1], low);
+                    let sums = sums[context as usize].get();
+                    let probability = sums.probability(item.adjusted, discounts, low);
                     probabilities.push(probability);
-                    of_length.push((slot, code_of(probability)));
+                    part.set(slot - first_slot, columns[0], code_of(probability));
                 }
             }
-            values.push(of_length);
-            shorter = (items, probabilities);
+            shorter = items;
         }
-        Ok(values)
+        Ok(())
     }
+}
 
-    /// Where the sums of each n-gram's context are: none where it is no n-gram, or where nothing
-    /// with this context is kept.
-    fn context_slots(
-        &self,
-        models: &NgramModels,
-        block: &[Item<K>],
-        length: u32,
-    ) -> [Option<u32>; BLOCK] {
-        let mut slots = [None; BLOCK];
-        if length == 2 {
-            for (slot, item) in slots.iter_mut().zip(block) {
-                *slot = Some(self.packing.first(item.key))
-                    .filter(|&first| first <= self.packing.begin());
-            }
-            return slots;
-        }
-        let hash = |item: &Item<K>| {
-            self.packing
-                .hash(self.packing.context(item.key, length), length - 1)
-        };
-        self.find_block(models.table(length - 1), block, hash)
-    }
+/// The parts of the tables by the number of their file, each for one worker.
+type PartsByNumber<'a> = Vec<Mutex<Vec<TablePart<'a>>>>;
 
-    fn own_slots(
-        &self,
-        models: &NgramModels,
-        block: &[Item<K>],
-        length: u32,
-    ) -> [Option<u32>; BLOCK] {
-        self.find_block(models.table(length), block, |item| {
-            self.packing.hash(item.key, length)
-        })
-    }
+fn by_number(parts: Vec<Vec<TablePart<'_>>>) -> PartsByNumber<'_> {
+    parts.into_iter().map(Mutex::new).collect()
+}
 
-    fn find_block(
-        &self,
-        table: &NgramTable,
-        block: &[Item<K>],
-        hash: impl Fn(&Item<K>) -> u64,
-    ) -> [Option<u32>; BLOCK] {
-        let mut hashes = [0; BLOCK];
-        for (place, item) in hashes.iter_mut().zip(block) {
-            *place = hash(item);
-        }
-        let hashes = &hashes[..block.len()];
-        table.touch(hashes);
-        let mut slots = [None; BLOCK];
-        for ((slot, &hash), item) in slots.iter_mut().zip(hashes).zip(block) {
-            *slot = if self.is_ngram(item.key) {
-                table.find(hash)
-            } else {
-                None
-            };
-        }
-        slots
-    }
+fn take<'a>(parts: &PartsByNumber<'a>, number: usize) -> Vec<TablePart<'a>> {
+    let mut parts = parts[number].lock().expect("no holder of the lock panics");
+    std::mem::take(&mut *parts)
 }
 
 #[cfg(test)]

@@ -1,44 +1,55 @@
-//! Compute in parallel, apply in order.
+//! Work that the workers share, whose results don't depend on who does what.
 
 use super::{FitError, TokenDocument, TokenSource};
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Computes things `0..n`, at most `width` at a time, and applies each in order, so that the
-/// result is that of a plain loop.
-pub(super) fn in_order<T: Send>(
+/// Does `work` for each number below `n`, on at most `width` workers at a time. Each worker takes
+/// the next number when it is free and gathers in a value of its own. Returns these values: what
+/// is made of them must not depend on how the numbers were shared out.
+pub(super) fn share<T: Send>(
     n: usize,
     width: usize,
-    compute: impl Fn(usize) -> Result<T, FitError> + Sync,
-    mut apply: impl FnMut(usize, T) -> Result<(), FitError>,
-) -> Result<(), FitError> {
-    for start in (0..n).step_by(width.max(1)) {
-        let end = (start + width.max(1)).min(n);
-        let results: Vec<Result<T, FitError>> =
-            (start..end).into_par_iter().map(&compute).collect();
-        for (place, result) in (start..end).zip(results) {
-            apply(place, result?)?;
+    new: impl Fn() -> T + Sync,
+    work: impl Fn(&mut T, usize) -> Result<(), FitError> + Sync,
+) -> Result<Vec<T>, FitError> {
+    let next = AtomicUsize::new(0);
+    let worker = |_| {
+        let mut value = new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= n {
+                return Ok(value);
+            }
+            if let Err(error) = work(&mut value, number) {
+                next.store(n, Ordering::Relaxed);
+                return Err(error);
+            }
         }
-    }
-    Ok(())
+    };
+    (0..width.clamp(1, rayon::current_num_threads()))
+        .into_par_iter()
+        .with_max_len(1)
+        .map(worker)
+        .collect()
 }
 
-/// Reads each part of a source into a value of its own and applies the values in order.
+/// Reads the parts of a source. Each worker gathers in a value of its own, and `apply` gets these
+/// values: what it makes of them must not depend on how the documents were shared out.
 pub(super) fn each_part<T: Send>(
     source: &dyn TokenSource,
     new: impl Fn() -> T + Sync,
     visit: impl Fn(&mut T, &TokenDocument<'_>) + Sync,
-    mut apply: impl FnMut(T),
+    apply: impl FnMut(T),
 ) -> Result<(), FitError> {
-    let read = |part| {
-        let mut value = new();
-        source.read(part, &mut |document| visit(&mut value, &document))?;
-        Ok(value)
-    };
-    let width = rayon::current_num_threads() * 2;
-    in_order(source.parts(), width, read, |_, value| {
-        apply(value);
+    let read = |value: &mut T, part| {
+        source.read(part, &mut |document| visit(value, &document))?;
         Ok(())
-    })
+    };
+    share(source.parts(), usize::MAX, new, read)?
+        .into_iter()
+        .for_each(apply);
+    Ok(())
 }
 
 /// Which documents are learned from: those whose sample key is below a bound, so that about

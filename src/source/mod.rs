@@ -299,6 +299,36 @@ impl Chunk {
         }
     }
 
+    /// The bytes of the record at a place: the line without its end (JSONL), the file (text) or the
+    /// text (Parquet, Arrow); `None` where no record of this chunk that can be read begins there.
+    pub fn raw_at(&self, place: u64, spec: &InputSpec) -> Option<Vec<u8>> {
+        match &self.body {
+            Body::Lines {
+                place: first,
+                bytes,
+            } => {
+                let start = usize::try_from(place.checked_sub(*first)?).ok()?;
+                let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;
+                let line = rest.split(|&byte| byte == b'\n').next();
+                line.map(<[u8]>::to_vec)
+            }
+            Body::Rows { first_row, batch } => {
+                let row = usize::try_from(place.checked_sub(*first_row)?).ok()?;
+                let mut text = None;
+                if row < batch.num_rows() {
+                    columns::decode(place, &batch.slice(row, 1), spec, &mut |entry| {
+                        if let Entry::Document(document) = entry {
+                            text = Some(document.text.into_bytes());
+                        }
+                    });
+                }
+                text
+            }
+            Body::Text { bytes } => (place == 0).then(|| bytes.clone()),
+            Body::Bad(_) => None,
+        }
+    }
+
     /// Parses the records and hands each to `visit`, in the order of the file.
     pub fn decode(self, spec: &InputSpec, visit: &mut dyn FnMut(Entry)) {
         match self.body {

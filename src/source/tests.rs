@@ -514,6 +514,35 @@ fn cuts_inside_records_longer_than_a_chunk_lose_nothing() {
 }
 
 #[test]
+fn a_chunk_gives_the_bytes_of_a_record_by_its_place() {
+    let folder = Folder::new();
+    let found = |file: &FoundFile, place: u64| -> Vec<Vec<u8>> {
+        let mut reader = Reader::open(file, &Slice::Whole, &spec()).expect("opens");
+        let mut found = Vec::new();
+        while let Some(chunk) = reader.next_chunk().expect("reads") {
+            found.extend(chunk.raw_at(place, &spec()));
+        }
+        found
+    };
+    let lines = [
+        r#"{"text":"one"}"#,
+        "",
+        "{\"text\": 2}\r",
+        r#"{"text":"last"}"#,
+    ];
+    let file = folder.file("a.jsonl", lines.join("\n").as_bytes());
+    let mut place = 0;
+    for line in lines {
+        assert_eq!(found(&file, place), [line.as_bytes()]);
+        place += line.len() as u64 + 1;
+    }
+    assert!(found(&file, place).is_empty());
+    let file = folder.file("a.txt", b"whole\nfile");
+    assert_eq!(found(&file, 0), [b"whole\nfile"]);
+    assert!(found(&file, 1).is_empty());
+}
+
+#[test]
 fn slices_are_written_and_parsed() {
     for slice in [
         Slice::Whole,

@@ -47,13 +47,14 @@ impl CharacterSet {
         if self.characters.is_empty() {
             return false;
         }
+        let bytes = text.as_bytes();
         let mut chunk_start = 0;
-        for chunk in text.as_bytes().chunks(CHUNK_BYTES) {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
             // A maximum over the chunk: the compiler makes it a few vector instructions.
             if chunk.iter().fold(0, |max, &byte| byte.max(max)) >= self.lowest_lead {
                 for (place, &byte) in chunk.iter().enumerate() {
                     // Continuation bytes are below every lead byte outside ASCII.
-                    if byte >= self.lowest_lead && self.starts_at(text, chunk_start + place) {
+                    if byte >= self.lowest_lead && self.starts_at(bytes, chunk_start + place) {
                         return true;
                     }
                 }
@@ -63,13 +64,20 @@ impl CharacterSet {
         false
     }
 
-    fn starts_at(&self, text: &str, place: usize) -> bool {
-        let Some(character) = text.get(place..).and_then(|rest| rest.chars().next()) else {
-            return false;
+    /// Whether the character that begins at `place` is a member; its first byte is a lead byte.
+    #[inline]
+    fn starts_at(&self, text: &[u8], place: usize) -> bool {
+        let low = |ahead: usize| u32::from(text.get(place + ahead).copied().unwrap_or(0) & 0x3F);
+        let lead = u32::from(text[place]);
+        let character = match lead {
+            ..0xE0 => (lead & 0x1F) << 6 | low(1),
+            ..0xF0 => (lead & 0x0F) << 12 | low(1) << 6 | low(2),
+            _ => (lead & 0x07) << 18 | low(1) << 12 | low(2) << 6 | low(3),
         };
-        let page = u32::from(character) >> PAGE_BITS;
+        let page = character >> PAGE_BITS;
         self.pages[page as usize / 64] & (1 << (page % 64)) != 0
-            && self.characters.binary_search(&character).is_ok()
+            && char::from_u32(character)
+                .is_some_and(|character| self.characters.binary_search(&character).is_ok())
     }
 }
 
