@@ -664,7 +664,11 @@ fn go(
         });
     }
 
-    let keep_text = plan.output.rejects == Rejects::Text;
+    let scored_by_text = plan.stages.iter().any(|stage| match stage.kind {
+        StageRef::Score { estimator } => score::TABLE[estimator].needs_text,
+        _ => false,
+    });
+    let keep_text = plan.output.rejects == Rejects::Text || scored_by_text;
     let task_bytes = request
         .task_bytes
         .unwrap_or_else(|| default_task_bytes(inputs.bytes()));
@@ -791,10 +795,11 @@ fn go(
                     wanted.usefulness_f32,
                     wanted.excess_nats
                 ]));
-                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0, stop);
-                let reference = reference_corpus
-                    .as_ref()
-                    .map(|(corpus, _)| TokenView::reference(corpus, plan.seed, stop));
+                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0, stop)
+                    .for_kind(kind);
+                let reference = reference_corpus.as_ref().map(|(corpus, _)| {
+                    TokenView::reference(corpus, plan.seed, stop).for_kind(kind)
+                });
                 let phase = ScorePhase {
                     fit: fit.as_ref(),
                     view: &view,
@@ -1001,9 +1006,10 @@ fn reference(
     stop: &Stop,
 ) -> Result<Option<(Corpus, String)>, EngineError> {
     for stage in &plan.stages {
-        let StageRef::Score { .. } = stage.kind else {
+        let StageRef::Score { estimator } = stage.kind else {
             continue;
         };
+        let keep_text = score::TABLE[estimator].needs_text;
         let Some(globs) = reference_globs(&stage.options) else {
             continue;
         };
@@ -1014,7 +1020,9 @@ fn reference(
         let inputs = Inputs::reference(plan, globs, |message| plan.problem(place, message))?;
         let checksums = inputs.checksums(&|_| {}, stop)?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
-        let reference_key = key(&json!([base_key, names, checksums, plan.seed, task_bytes]));
+        let reference_key = key(&json!([
+            base_key, names, checksums, plan.seed, task_bytes, keep_text
+        ]));
         let chain = [Step::Later];
         let phase = Prepare {
             inputs: &inputs,
@@ -1022,7 +1030,7 @@ fn reference(
             chain: &chain,
             sample_below: None,
             seed: plan.seed,
-            keep_text: false,
+            keep_text,
         };
         progress.begin("reference", inputs.bytes(), Unit::Bytes);
         let tasks = phase.run(

@@ -17,6 +17,10 @@ pub struct TokenDocument<'a> {
     pub content: u128,
     /// Token ids of the text, without special tokens. At least one.
     pub tokens: &'a [u32],
+    /// Its id; empty unless the estimator's kind says `needs_id`.
+    pub id: &'a str,
+    /// The text that was tokenized; empty unless the estimator's kind says `needs_text`.
+    pub text: &'a str,
 }
 
 /// Documents that can be read again as often as asked, in parts that workers share out.
@@ -114,6 +118,11 @@ pub struct EstimatorKind {
     pub version: u32,
     /// Whether the pipeline must name a `reference`.
     pub needs_reference: bool,
+    /// Whether it is given the texts of the documents, and of the reference. They are then kept in
+    /// the work folder.
+    pub needs_text: bool,
+    /// Whether it is given the ids of the documents.
+    pub needs_id: bool,
     /// Whether `order` and `select` may use `difficulty` and `excess_nats`.
     pub has_surprisal: bool,
     /// Builds it from checked options.

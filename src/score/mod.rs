@@ -2,6 +2,7 @@
 //!
 //! Adding one is one new file here and its line in [`TABLE`].
 
+mod compression;
 mod estimator;
 mod ngram_excess;
 mod ngram_fit;
@@ -18,4 +19,9 @@ pub use estimator::{
 };
 
 /// Every estimator, in the order in which we would explain them.
-pub const TABLE: &[&EstimatorKind] = &[&ngram_excess::KIND, &prior::KIND, &random::KIND];
+pub const TABLE: &[&EstimatorKind] = &[
+    &ngram_excess::KIND,
+    &prior::KIND,
+    &compression::KIND,
+    &random::KIND,
+];
