@@ -2,6 +2,7 @@
 //!
 //! Adding one is one new file here and its line in [`TABLE`].
 
+mod commonness;
 mod compression;
 mod estimator;
 mod ngram_excess;
@@ -22,6 +23,7 @@ pub use estimator::{
 pub const TABLE: &[&EstimatorKind] = &[
     &ngram_excess::KIND,
     &prior::KIND,
+    &commonness::KIND,
     &compression::KIND,
     &random::KIND,
 ];
