@@ -1,5 +1,6 @@
 //! Pure algorithms on slices: no I/O, no clock, no threads.
 
+pub mod dsir;
 pub mod excess;
 pub mod hash;
 pub mod histogram;
@@ -10,5 +11,6 @@ pub mod minhash;
 pub mod ngram_model;
 pub mod ngram_table;
 pub mod pacing;
+pub mod sha256;
 pub mod unigram_prior;
 pub mod words;

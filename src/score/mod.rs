@@ -4,6 +4,7 @@
 
 mod commonness;
 mod compression;
+mod dsir;
 mod estimator;
 mod ngram_excess;
 mod ngram_fit;
@@ -24,6 +25,7 @@ pub const TABLE: &[&EstimatorKind] = &[
     &ngram_excess::KIND,
     &prior::KIND,
     &commonness::KIND,
+    &dsir::KIND,
     &compression::KIND,
     &random::KIND,
 ];
