@@ -2,6 +2,7 @@
 
 pub mod dsir;
 pub mod excess;
+pub mod fasttext;
 pub mod hash;
 pub mod histogram;
 pub mod kendall;

@@ -782,6 +782,11 @@ fn go(
                 let fit = (kind.build)(&stage.options)
                     .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
                 let reference_key = reference_corpus.as_ref().map(|(_, key)| key);
+                let file_checksums: Vec<String> = fit
+                    .files()
+                    .iter()
+                    .map(|path| Ok(format!("{:032x}", source::file_checksum(path)?)))
+                    .collect::<Result<_, EngineError>>()?;
                 let wanted = Wanted {
                     usefulness_f32: plan.output.usefulness == plan::UsefulnessType::F32,
                     excess_nats: plan.output.excess_nats,
@@ -790,6 +795,7 @@ fn go(
                     prepare_key,
                     described[..=at_in_chain(plan, stage)],
                     reference_key,
+                    file_checksums,
                     kind.version,
                     kind.spec.name,
                     wanted.usefulness_f32,
@@ -806,6 +812,7 @@ fn go(
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
                     memory_bytes: request.memory_bytes,
+                    file_checksums: &file_checksums,
                     wanted,
                 };
                 let found = phase.run(

@@ -258,6 +258,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub vocabulary_size: u32,
     /// Anonymous memory for the fit.
     pub memory_bytes: u64,
+    /// Checksums of the files that the estimator reads.
+    pub file_checksums: &'p [String],
     /// Columns to keep.
     pub wanted: Wanted,
 }
@@ -296,6 +298,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                     .map(|reference| reference as &dyn TokenSource),
                 vocabulary_size: self.vocabulary_size,
                 seed: self.view.seed,
+                file_checksums: self.file_checksums,
                 work: &fit_folder,
                 memory_bytes: self.memory_bytes,
             };

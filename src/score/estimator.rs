@@ -1,7 +1,7 @@
 //! The contract of an estimator.
 
 use crate::record::{OptionError, Options, Spec};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A document as estimators see it.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,8 @@ pub struct FitInput<'a> {
     pub vocabulary_size: u32,
     /// The pipeline's seed.
     pub seed: u64,
+    /// Checksum of each of [`Fit::files`], in their order, in hexadecimal.
+    pub file_checksums: &'a [String],
     /// An empty folder of its own for models and intermediate files.
     pub work: &'a Path,
     /// Anonymous memory that the fit may use. Must not change the result.
@@ -103,6 +105,11 @@ pub trait Estimator: Send + Sync {
 
 /// How to make a fitted estimator.
 pub trait Fit: Send + Sync {
+    /// Files that it reads besides the documents. What is in them shapes the scores.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Learns from `input`. Deterministic: threads, memory and the cut into parts change nothing.
     ///
     /// # Errors

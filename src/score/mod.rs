@@ -6,6 +6,7 @@ mod commonness;
 mod compression;
 mod dsir;
 mod estimator;
+mod fasttext;
 mod ngram_excess;
 mod ngram_fit;
 mod parallel;
@@ -26,6 +27,7 @@ pub const TABLE: &[&EstimatorKind] = &[
     &prior::KIND,
     &commonness::KIND,
     &dsir::KIND,
+    &fasttext::KIND,
     &compression::KIND,
     &random::KIND,
 ];

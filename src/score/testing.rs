@@ -97,6 +97,7 @@ pub(super) fn fit_within(
         reference: reference.map(|reference| reference as &dyn TokenSource),
         vocabulary_size,
         seed: 17,
+        file_checksums: &[],
         work: work.path(),
         memory_bytes,
     });
