@@ -1,6 +1,8 @@
 //! Pure algorithms on slices: no I/O, no clock, no threads.
 
+pub mod dsir;
 pub mod excess;
+pub mod fasttext;
 pub mod hash;
 pub mod histogram;
 pub mod kendall;
@@ -10,5 +12,6 @@ pub mod minhash;
 pub mod ngram_model;
 pub mod ngram_table;
 pub mod pacing;
+pub mod sha256;
 pub mod unigram_prior;
 pub mod words;

@@ -4,7 +4,7 @@ use super::run::PlanArguments;
 use super::{CliError, Format};
 use crate::audit::grouped;
 use crate::engine::{self, EngineError, default_task_bytes};
-use crate::plan::{StageRef, load};
+use crate::plan::{Rejects, StageRef, load};
 use crate::terminal;
 use serde_json::json;
 use std::path::PathBuf;
@@ -68,9 +68,16 @@ impl Check {
             .stages
             .iter()
             .any(|stage| matches!(stage.kind, StageRef::Score { .. }));
+        let texts_kept = plan.output.rejects == Rejects::Text
+            || plan.stages.iter().any(|stage| match stage.kind {
+                StageRef::Score { estimator } => crate::score::TABLE[estimator].needs_text,
+                _ => false,
+            });
         // 4 bytes a token and about 4 bytes of text a token; a word is about 6 bytes of text.
-        let work_bytes =
-            text_bytes + near * text_bytes * 8 / 6 + if scored { text_bytes / 4 } else { 0 };
+        let work_bytes = text_bytes
+            + near * text_bytes * 8 / 6
+            + if scored { text_bytes / 4 } else { 0 }
+            + if texts_kept { text_bytes } else { 0 };
         let output_bytes = text_bytes / 2;
         // An n-gram takes at most 22 bytes, and there are not more of them than tokens times orders.
         let models: u64 = plan

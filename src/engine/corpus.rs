@@ -160,6 +160,12 @@ impl TaskData {
     pub fn tokens_of(&self, row: &DocRow) -> &[u32] {
         &self.tokens.values()[row.tokens_start as usize..][..row.tokens as usize]
     }
+
+    /// Text of a document of this task, where texts are kept.
+    pub fn text_of(&self, row: &DocRow) -> Option<&str> {
+        let bytes = self.text.as_ref()?.values();
+        std::str::from_utf8(&bytes[row.text_start as usize..][..row.text_bytes as usize]).ok()
+    }
 }
 
 /// All documents.
@@ -229,9 +235,8 @@ impl Corpus {
     /// Its text, where texts are kept.
     pub fn text(&self, number: u64) -> Option<&str> {
         let (task, at) = self.locate(number);
-        let row = &self.tasks[task].docs.values()[at];
-        let bytes = self.tasks[task].text.as_ref()?.values();
-        std::str::from_utf8(&bytes[row.text_start as usize..][..row.text_bytes as usize]).ok()
+        let task = &self.tasks[task];
+        task.text_of(&task.docs.values()[at])
     }
 
     fn meta(&self, number: u64) -> (&DocRow, &[u8]) {

@@ -664,7 +664,11 @@ fn go(
         });
     }
 
-    let keep_text = plan.output.rejects == Rejects::Text;
+    let scored_by_text = plan.stages.iter().any(|stage| match stage.kind {
+        StageRef::Score { estimator } => score::TABLE[estimator].needs_text,
+        _ => false,
+    });
+    let keep_text = plan.output.rejects == Rejects::Text || scored_by_text;
     let task_bytes = request
         .task_bytes
         .unwrap_or_else(|| default_task_bytes(inputs.bytes()));
@@ -778,6 +782,11 @@ fn go(
                 let fit = (kind.build)(&stage.options)
                     .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
                 let reference_key = reference_corpus.as_ref().map(|(_, key)| key);
+                let file_checksums: Vec<String> = fit
+                    .files()
+                    .iter()
+                    .map(|path| Ok(format!("{:032x}", source::file_checksum(path)?)))
+                    .collect::<Result<_, EngineError>>()?;
                 let wanted = Wanted {
                     usefulness_f32: plan.output.usefulness == plan::UsefulnessType::F32,
                     excess_nats: plan.output.excess_nats,
@@ -786,21 +795,24 @@ fn go(
                     prepare_key,
                     described[..=at_in_chain(plan, stage)],
                     reference_key,
+                    file_checksums,
                     kind.version,
                     kind.spec.name,
                     wanted.usefulness_f32,
                     wanted.excess_nats
                 ]));
-                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0, stop);
-                let reference = reference_corpus
-                    .as_ref()
-                    .map(|(corpus, _)| TokenView::reference(corpus, plan.seed, stop));
+                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0, stop)
+                    .for_kind(kind);
+                let reference = reference_corpus.as_ref().map(|(corpus, _)| {
+                    TokenView::reference(corpus, plan.seed, stop).for_kind(kind)
+                });
                 let phase = ScorePhase {
                     fit: fit.as_ref(),
                     view: &view,
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
                     memory_bytes: request.memory_bytes,
+                    file_checksums: &file_checksums,
                     wanted,
                 };
                 let found = phase.run(
@@ -1003,9 +1015,10 @@ fn reference(
     stop: &Stop,
 ) -> Result<Option<(Corpus, String)>, EngineError> {
     for stage in &plan.stages {
-        let StageRef::Score { .. } = stage.kind else {
+        let StageRef::Score { estimator } = stage.kind else {
             continue;
         };
+        let keep_text = score::TABLE[estimator].needs_text;
         let Some(globs) = reference_globs(&stage.options) else {
             continue;
         };
@@ -1016,7 +1029,9 @@ fn reference(
         let inputs = Inputs::reference(plan, globs, |message| plan.problem(place, message))?;
         let checksums = inputs.checksums(&|_| {}, stop)?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
-        let reference_key = key(&json!([base_key, names, checksums, plan.seed, task_bytes]));
+        let reference_key = key(&json!([
+            base_key, names, checksums, plan.seed, task_bytes, keep_text
+        ]));
         let chain = [Step::Later];
         let phase = Prepare {
             inputs: &inputs,
@@ -1024,7 +1039,7 @@ fn reference(
             chain: &chain,
             sample_below: None,
             seed: plan.seed,
-            keep_text: false,
+            keep_text,
         };
         progress.begin("reference", inputs.bytes(), Unit::Bytes);
         let tasks = phase.run(

@@ -6,7 +6,9 @@ use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
-use crate::score::{Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource};
+use crate::score::{
+    Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource,
+};
 use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
@@ -70,6 +72,8 @@ pub struct TokenView<'d, 'a> {
     seed: u64,
     fold_by_id: bool,
     tokens: u64,
+    needs_text: bool,
+    needs_id: bool,
     /// Documents of a task, by their places in it.
     parts: Vec<(usize, Range<usize>)>,
     stop: &'d Stop,
@@ -131,6 +135,8 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id,
             tokens,
+            needs_text: false,
+            needs_id: false,
             parts: parts_of(corpus),
             stop,
         }
@@ -145,9 +151,17 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id: false,
             tokens,
+            needs_text: false,
+            needs_id: false,
             parts: parts_of(corpus),
             stop,
         }
+    }
+
+    /// The same with what an estimator of this kind asks for.
+    pub fn for_kind(mut self, kind: &EstimatorKind) -> Self {
+        (self.needs_text, self.needs_id) = (kind.needs_text, kind.needs_id);
+        self
     }
 
     fn visit(&self, task: usize, range: Range<usize>, visit: &mut dyn FnMut(TokenDocument<'_>)) {
@@ -157,12 +171,22 @@ impl<'d, 'a> TokenView<'d, 'a> {
             hash::purpose_key(self.seed, "fit sample"),
             hash::purpose_key(self.seed, "fold"),
         );
+        let mut id = String::new();
         for (row, number) in task.docs.values()[range].iter().zip(first..) {
             let reaches = match self.decisions {
                 Some((decisions, stage)) => decisions.reaches(number, stage),
                 None => row.tokens > 0,
             };
             if reaches {
+                if self.needs_id {
+                    id = self.corpus.id(number);
+                }
+                let text = match self.needs_text {
+                    true => task
+                        .text_of(row)
+                        .expect("prepare keeps what estimators ask for"),
+                    false => "",
+                };
                 visit(TokenDocument {
                     number,
                     sample_key: hash::keyed_by(sample, row.id_hash),
@@ -176,6 +200,8 @@ impl<'d, 'a> TokenView<'d, 'a> {
                     ),
                     content: u128::from(row.content[0]) << 64 | u128::from(row.content[1]),
                     tokens: task.tokens_of(row),
+                    id: &id,
+                    text,
                 });
             }
         }
@@ -232,6 +258,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub vocabulary_size: u32,
     /// Anonymous memory for the fit.
     pub memory_bytes: u64,
+    /// Checksums of the files that the estimator reads.
+    pub file_checksums: &'p [String],
     /// Columns to keep.
     pub wanted: Wanted,
 }
@@ -270,6 +298,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                     .map(|reference| reference as &dyn TokenSource),
                 vocabulary_size: self.vocabulary_size,
                 seed: self.view.seed,
+                file_checksums: self.file_checksums,
                 work: &fit_folder,
                 memory_bytes: self.memory_bytes,
             };

@@ -134,6 +134,8 @@ static RANDOM: EstimatorKind = EstimatorKind {
     spec: spec("random", &[]),
     version: 1,
     needs_reference: false,
+    needs_text: false,
+    needs_id: false,
     has_surprisal: false,
     build: |_| Ok(Box::new(INERT)),
 };
@@ -163,6 +165,8 @@ static NGRAM_EXCESS: EstimatorKind = EstimatorKind {
     ),
     version: 1,
     needs_reference: true,
+    needs_text: false,
+    needs_id: false,
     has_surprisal: true,
     build: |_| Ok(Box::new(INERT)),
 };

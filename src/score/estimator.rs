@@ -1,7 +1,7 @@
 //! The contract of an estimator.
 
 use crate::record::{OptionError, Options, Spec};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A document as estimators see it.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,10 @@ pub struct TokenDocument<'a> {
     pub content: u128,
     /// Token ids of the text, without special tokens. At least one.
     pub tokens: &'a [u32],
+    /// Its id; empty unless the estimator's kind says `needs_id`.
+    pub id: &'a str,
+    /// The text that was tokenized; empty unless the estimator's kind says `needs_text`.
+    pub text: &'a str,
 }
 
 /// Documents that can be read again as often as asked, in parts that workers share out.
@@ -43,6 +47,8 @@ pub struct FitInput<'a> {
     pub vocabulary_size: u32,
     /// The pipeline's seed.
     pub seed: u64,
+    /// Checksum of each of [`Fit::files`], in their order, in hexadecimal.
+    pub file_checksums: &'a [String],
     /// An empty folder of its own for models and intermediate files.
     pub work: &'a Path,
     /// Anonymous memory that the fit may use. Must not change the result.
@@ -99,6 +105,11 @@ pub trait Estimator: Send + Sync {
 
 /// How to make a fitted estimator.
 pub trait Fit: Send + Sync {
+    /// Files that it reads besides the documents. What is in them shapes the scores.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Learns from `input`. Deterministic: threads, memory and the cut into parts change nothing.
     ///
     /// # Errors
@@ -114,6 +125,11 @@ pub struct EstimatorKind {
     pub version: u32,
     /// Whether the pipeline must name a `reference`.
     pub needs_reference: bool,
+    /// Whether it is given the texts of the documents, and of the reference. They are then kept in
+    /// the work folder.
+    pub needs_text: bool,
+    /// Whether it is given the ids of the documents.
+    pub needs_id: bool,
     /// Whether `order` and `select` may use `difficulty` and `excess_nats`.
     pub has_surprisal: bool,
     /// Builds it from checked options.

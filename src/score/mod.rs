@@ -2,7 +2,11 @@
 //!
 //! Adding one is one new file here and its line in [`TABLE`].
 
+mod commonness;
+mod compression;
+mod dsir;
 mod estimator;
+mod fasttext;
 mod ngram_excess;
 mod ngram_fit;
 mod parallel;
@@ -18,4 +22,12 @@ pub use estimator::{
 };
 
 /// Every estimator, in the order in which we would explain them.
-pub const TABLE: &[&EstimatorKind] = &[&ngram_excess::KIND, &prior::KIND, &random::KIND];
+pub const TABLE: &[&EstimatorKind] = &[
+    &ngram_excess::KIND,
+    &prior::KIND,
+    &commonness::KIND,
+    &dsir::KIND,
+    &fasttext::KIND,
+    &compression::KIND,
+    &random::KIND,
+];

@@ -85,6 +85,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     },
     version: 1,
     needs_reference: true,
+    needs_text: false,
+    needs_id: false,
     has_surprisal: true,
     build,
 };
@@ -795,6 +797,7 @@ mod tests {
                 documents: documents.clone(),
                 fold_keys: Some(fold_keys.clone()),
                 parts: 3,
+                ..Corpus::new(Vec::new())
             };
             corpus.documents.extend(vec![rare.clone(); copies]);
             corpus

@@ -1,6 +1,6 @@
 //! Work that the workers share, whose results don't depend on who does what.
 
-use super::{FitError, TokenDocument, TokenSource};
+use super::{DocumentScores, FitError, TokenDocument, TokenScores, TokenSource};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -79,6 +79,22 @@ impl Sample {
 #[inline]
 pub(super) fn fold_of(document: &TokenDocument<'_>, folds: u32) -> u32 {
     ((u128::from(document.fold_key) * u128::from(folds)) >> 64) as u32
+}
+
+/// Gives every token its document's score, from 0 to 1.
+pub(super) fn broadcast(
+    score: f64,
+    document: &TokenDocument<'_>,
+    out: &mut TokenScores,
+) -> DocumentScores {
+    out.usefulness.clear();
+    out.usefulness.resize(document.tokens.len(), score as f32);
+    out.excess_nats.clear();
+    DocumentScores {
+        score,
+        excess_nats: 0.0,
+        difficulty: 0.0,
+    }
 }
 
 /// Refuses a document that no model can score: without tokens, or with an unknown id.

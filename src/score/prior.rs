@@ -40,6 +40,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     },
     version: 1,
     needs_reference: false,
+    needs_text: false,
+    needs_id: false,
     has_surprisal: false,
     build: |options| {
         Ok(Box::new(PriorFit {

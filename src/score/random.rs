@@ -28,6 +28,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     },
     version: 1,
     needs_reference: false,
+    needs_text: false,
+    needs_id: false,
     has_surprisal: false,
     build: |options| {
         Ok(Box::new(RandomFit {
@@ -123,6 +125,8 @@ mod tests {
             fold_key: 0,
             content: 0,
             tokens,
+            id: "",
+            text: "",
         };
         assert!(estimator.score(&document(&[]), &mut out).is_err());
         assert!(

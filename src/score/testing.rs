@@ -10,6 +10,10 @@ pub(super) struct Corpus {
     /// Fold keys; by content where absent.
     pub(super) fold_keys: Option<Vec<u64>>,
     pub(super) parts: usize,
+    /// Texts of the documents; empty where no test needs them.
+    pub(super) texts: Vec<String>,
+    /// Ids, likewise.
+    pub(super) ids: Vec<String>,
 }
 
 impl Corpus {
@@ -18,6 +22,18 @@ impl Corpus {
             documents,
             fold_keys: None,
             parts: 1,
+            texts: Vec::new(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// Documents of one token for each byte of their texts, whose ids are their numbers.
+    pub(super) fn of_texts(texts: &[&str]) -> Self {
+        let tokens = |text: &&str| text.bytes().map(u32::from).collect();
+        Corpus {
+            texts: texts.iter().map(|text| text.to_string()).collect(),
+            ids: (0..texts.len()).map(|number| number.to_string()).collect(),
+            ..Corpus::new(texts.iter().map(tokens).collect())
         }
     }
 
@@ -34,6 +50,8 @@ impl Corpus {
                 .map_or(by_content, |keys| keys[number]),
             content,
             tokens,
+            id: self.ids.get(number).map_or("", String::as_str),
+            text: self.texts.get(number).map_or("", String::as_str),
         }
     }
 }
@@ -79,6 +97,7 @@ pub(super) fn fit_within(
         reference: reference.map(|reference| reference as &dyn TokenSource),
         vocabulary_size,
         seed: 17,
+        file_checksums: &[],
         work: work.path(),
         memory_bytes,
     });
