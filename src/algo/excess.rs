@@ -12,7 +12,7 @@ const SIGMOID_RANGE: f64 = 16.0;
 const SIGMOID_POINTS: f64 = 128.0;
 
 /// What held-out reference text says of the scales.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Calibration {
     /// 95th percentile of s_q in steps.
     pub c95: u16,
@@ -229,6 +229,16 @@ impl Usefulness {
     /// The sums alone.
     pub fn sums(&self, p: &[u16], q: &[u16]) -> DocumentSums {
         self.each(p, q, |_, _, _| {})
+    }
+
+    /// The windowed mean of the excess of each token, in nats, that `want` sees.
+    pub fn mean_excess_nats(&self, p: &[u16], q: &[u16]) -> Vec<f32> {
+        let mut all = Vec::with_capacity(p.len());
+        let c999 = self.calibration.c999;
+        self.window.each(p, q, c999, |_, _, sum, n| {
+            all.push((sum as f64 / n as f64 / STEPS_PER_NAT) as f32);
+        });
+        all
     }
 
     /// The factors of each token.

@@ -2,8 +2,10 @@
 
 use super::kneser_ney::Packing;
 use super::ngram_table::{
-    ABSENT, BLOCK, MAX_CODE, NgramTable, TablePart, Wanted, extend_hash, start_hash,
+    ABSENT, BLOCK, MAX_CODE, NgramTable, Storage, TablePart, Wanted, extend_hash, start_hash,
 };
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The tables of `models` models. A value is a surprisal, or the -ln of a back-off weight, in
 /// steps of 1/2048 nat. Each value is rounded once, so that a surprisal is off by at most
@@ -27,20 +29,25 @@ pub fn part_of(end_hash: u64, parts: u32) -> u32 {
     ((u128::from(mixed) * u128::from(parts)) >> 64) as u32
 }
 
+/// The values of an n-gram of `length` tokens that no model holds.
+fn initial_of(packing: &Packing, models: usize, length: u32) -> Vec<u16> {
+    let mut initial = vec![ABSENT; models];
+    if length < packing.order {
+        initial.resize(2 * models, 0);
+    }
+    initial
+}
+
 impl NgramModels {
     /// Empty tables with room for `ngrams[part][i]` n-grams of `i + 2` tokens.
     pub fn new(packing: Packing, models: usize, ngrams: &[Vec<u64>]) -> Self {
         let tables = (2..=packing.order)
             .map(|length| {
-                let mut initial = vec![ABSENT; models];
-                if length < packing.order {
-                    initial.resize(2 * models, 0);
-                }
                 let entries: Vec<u64> = ngrams
                     .iter()
                     .map(|of_part| of_part[length as usize - 2])
                     .collect();
-                NgramTable::new(&entries, &initial)
+                NgramTable::new(&entries, &initial_of(&packing, models, length))
             })
             .collect();
         let first = vec![0; (packing.vocabulary_size as usize + 1) * 2 * models];
@@ -51,6 +58,62 @@ impl NgramModels {
             first,
             tables,
         }
+    }
+
+    /// Models whose tables stand in a storage: the rows of single tokens as [`Self::first`] gives
+    /// them, and for each length from 2 the buckets of the parts and where the table is.
+    ///
+    /// # Errors
+    /// When a table is not there as described.
+    pub fn stored(
+        packing: Packing,
+        models: usize,
+        first: Vec<u16>,
+        tables: &[(Vec<u32>, Range<usize>)],
+        storage: &Arc<dyn Storage>,
+    ) -> Result<Self, String> {
+        let rows = (packing.vocabulary_size as usize + 1) * 2 * models;
+        let parts = tables.first().map_or(0, |(buckets, _)| buckets.len());
+        let even = tables.iter().all(|(buckets, _)| buckets.len() == parts);
+        if first.len() != rows || tables.len() + 1 != packing.order as usize || parts == 0 || !even
+        {
+            return Err(format!(
+                "{} values for single tokens and {} tables of {parts} parts are not those of {models} models of order {}",
+                first.len(),
+                tables.len(),
+                packing.order
+            ));
+        }
+        let tables = (2..)
+            .zip(tables)
+            .map(|(length, (buckets, range))| {
+                let initial = initial_of(&packing, models, length);
+                NgramTable::stored(buckets, &initial, Arc::clone(storage), range.clone())
+            })
+            .collect::<Result<_, String>>()?;
+        Ok(NgramModels {
+            packing,
+            models,
+            parts: parts as u32,
+            first,
+            tables,
+        })
+    }
+
+    /// Surprisals and back-offs of single tokens: one row per id and one for the begin, surprisals
+    /// of all models, then back-offs of all.
+    pub fn first(&self) -> &[u16] {
+        &self.first
+    }
+
+    /// Number of models.
+    pub fn models(&self) -> usize {
+        self.models
+    }
+
+    /// Number of ids, and tokens of the longest n-grams.
+    pub fn packing(&self) -> &Packing {
+        &self.packing
     }
 
     /// Bytes in memory.
@@ -104,6 +167,40 @@ impl NgramModels {
             models.map(|model| row[model]),
             models.map(|model| row[self.models + model]),
         )
+    }
+
+    /// By token, how many tokens before it each of two models used: one fewer than the longest
+    /// n-gram that ends there and that it holds. The begin of the document counts as a token.
+    pub fn contexts(&self, models: [usize; 2], tokens: &[u32]) -> Vec<[u32; 2]> {
+        let begin = [self.packing.begin()];
+        let all: Vec<u32> = begin.iter().chain(tokens).copied().collect();
+        (1..all.len())
+            .map(|end| {
+                let mut used = [0; 2];
+                let mut hash = start_hash(all[end]);
+                let mut part = 0;
+                for length in 2..=(self.packing.order as usize).min(end + 1) {
+                    hash = extend_hash(hash, all[end + 1 - length]);
+                    if length == 2 {
+                        part = part_of(hash, self.parts);
+                    }
+                    let table = &self.tables[length - 2];
+                    let wanted = Wanted {
+                        buckets: &[table.bucket(part, hash)],
+                        hashes: &[hash],
+                        parts: &[part],
+                    };
+                    table.look_up(wanted, models, |_, _, values| {
+                        for (used, value) in used.iter_mut().zip(values) {
+                            if value != ABSENT {
+                                *used = length as u32 - 1;
+                            }
+                        }
+                    });
+                }
+                used
+            })
+            .collect()
     }
 
     /// Surprisal of each token of a document by two models, in steps of 1/2048 nat, at most 32

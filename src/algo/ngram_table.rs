@@ -7,6 +7,8 @@
 //! probability below 10^-8.
 
 use bytemuck::{Pod, Zeroable};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The value of an n-gram that a model does not hold.
 pub const ABSENT: u16 = u16::MAX;
@@ -116,12 +118,34 @@ impl Shape {
     }
 }
 
+/// Bytes that don't change, such as those of a mapped file.
+pub trait Storage: Send + Sync {
+    /// The bytes, at an address that is a multiple of 64.
+    fn bytes(&self) -> &[u8];
+}
+
+enum Lines {
+    Own(Vec<Line>),
+    /// A range of bytes that was checked to be whole lines.
+    Stored(Arc<dyn Storage>, Range<usize>),
+}
+
+impl Lines {
+    #[inline]
+    fn get(&self) -> &[Line] {
+        match self {
+            Lines::Own(lines) => lines,
+            Lines::Stored(storage, range) => bytemuck::cast_slice(&storage.bytes()[range.clone()]),
+        }
+    }
+}
+
 /// See the module. `columns` values of 16 bits per n-gram. The table is cut into parts, which
 /// lie one after another and can be filled side by side.
 pub struct NgramTable {
     shape: Shape,
     parts: Vec<Part>,
-    lines: Vec<Line>,
+    lines: Lines,
 }
 
 impl NgramTable {
@@ -147,10 +171,57 @@ impl NgramTable {
             "a slot is a number of 32 bits"
         );
         NgramTable {
-            lines: vec![Line([0; 16]); first as usize * shape.lines_per_bucket],
+            lines: Lines::Own(vec![Line([0; 16]); first as usize * shape.lines_per_bucket]),
             parts,
             shape,
         }
+    }
+
+    /// A table whose bytes stand in a storage, from [`Self::as_bytes`] of one with the same values
+    /// for n-grams that no model holds. `buckets[i]` is the number of buckets of part `i`.
+    ///
+    /// # Errors
+    /// When the bytes are not such a table.
+    pub fn stored(
+        buckets: &[u32],
+        initial: &[u16],
+        storage: Arc<dyn Storage>,
+        range: Range<usize>,
+    ) -> Result<Self, String> {
+        let shape = Shape::new(initial);
+        let mut parts = Vec::new();
+        let mut first = 0u64;
+        for &buckets in buckets {
+            parts.push(Part {
+                first: first as u32,
+                buckets,
+            });
+            first += u64::from(buckets);
+        }
+        let bytes = first * shape.lines_per_bucket as u64 * 64;
+        let whole = storage
+            .bytes()
+            .get(range.clone())
+            .filter(|found| found.len() as u64 == bytes)
+            .is_some_and(|found| bytemuck::try_cast_slice::<u8, Line>(found).is_ok());
+        if !whole || buckets.contains(&0) || first > u64::from(u32::MAX) {
+            return Err(format!(
+                "{} bytes at {} are not the table of {} parts with {bytes} bytes that its header says",
+                range.len(),
+                range.start,
+                buckets.len()
+            ));
+        }
+        Ok(NgramTable {
+            lines: Lines::Stored(storage, range),
+            parts,
+            shape,
+        })
+    }
+
+    /// Buckets of each part.
+    pub fn buckets(&self) -> Vec<u32> {
+        self.parts.iter().map(|part| part.buckets).collect()
     }
 
     /// Bytes that the table takes with room for `entries` n-grams of `columns` values.
@@ -160,23 +231,29 @@ impl NgramTable {
 
     /// Bytes in memory.
     pub fn bytes(&self) -> u64 {
-        self.lines.len() as u64 * 64
+        self.lines.get().len() as u64 * 64
     }
 
     /// Number of slots, a bound on what [`Self::find`] returns.
     pub fn slots(&self) -> usize {
-        self.lines.len() / self.shape.lines_per_bucket * self.shape.slots_per_bucket
+        self.lines.get().len() / self.shape.lines_per_bucket * self.shape.slots_per_bucket
     }
 
     /// The whole table as bytes, for a checksum.
     pub fn as_bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.lines)
+        bytemuck::cast_slice(self.lines.get())
     }
 
     /// The parts, to be filled.
+    ///
+    /// # Panics
+    /// When the table stands in a storage.
     pub fn parts_mut(&mut self) -> impl Iterator<Item = TablePart<'_>> {
         let shape = &self.shape;
-        let mut rest = &mut self.lines[..];
+        let mut rest = match &mut self.lines {
+            Lines::Own(lines) => &mut lines[..],
+            Lines::Stored(..) => panic!("a stored table does not change"),
+        };
         self.parts.iter().map(move |&place| {
             let n_lines = place.buckets as usize * shape.lines_per_bucket;
             let (lines, others) = std::mem::take(&mut rest).split_at_mut(n_lines);
@@ -200,16 +277,17 @@ impl NgramTable {
     #[inline]
     fn words(&self, bucket: usize) -> &[u32] {
         let start = bucket * self.shape.lines_per_bucket;
-        bytemuck::cast_slice(&self.lines[start..start + self.shape.lines_per_bucket])
+        bytemuck::cast_slice(&self.lines.get()[start..start + self.shape.lines_per_bucket])
     }
 
     /// Reads the first line of each bucket, so that the misses overlap and the look-ups that
     /// follow find them in the cache.
     #[inline]
     pub fn touch(&self, buckets: &[u32]) {
+        let lines = self.lines.get();
         let mut sum = 0;
         for &bucket in buckets {
-            sum ^= self.lines[bucket as usize * self.shape.lines_per_bucket].0[0];
+            sum ^= lines[bucket as usize * self.shape.lines_per_bucket].0[0];
         }
         std::hint::black_box(sum);
     }
@@ -275,10 +353,11 @@ impl NgramTable {
         columns: [usize; C],
         visit: &mut impl FnMut(usize, bool, [u16; C]),
     ) {
+        let lines = self.lines.get();
         let initial = columns.map(|column| self.shape.initial[column]);
         for (place, (&bucket, &hash)) in wanted.buckets.iter().zip(wanted.hashes).enumerate() {
             let tag = tag_of(hash);
-            let line = &self.lines[bucket as usize];
+            let line = &lines[bucket as usize];
             let mut found = SLOTS;
             for slot in 0..SLOTS {
                 if line.0[slot] & !OVERFLOWED == tag {

@@ -2,6 +2,7 @@
 
 mod audit;
 mod check;
+mod fit;
 mod inspect;
 mod run;
 mod schema;
@@ -36,6 +37,7 @@ Exit codes: 0 done, 1 the run failed, 2 the request was wrong.";
 enum Command {
     Run(run::Run),
     Check(check::Check),
+    Fit(fit::Fit),
     Audit(audit::Audit),
     Verify(verify::Verify),
     Inspect(inspect::Inspect),
@@ -90,6 +92,7 @@ pub fn run(arguments: Arguments) -> Result<(), CliError> {
     match arguments.command {
         Command::Run(run) => run.run(),
         Command::Check(check) => check.run(),
+        Command::Fit(fit) => fit.run(),
         Command::Audit(audit) => audit.run(),
         Command::Verify(verify) => verify.run(),
         Command::Inspect(inspect) => inspect.run(),

@@ -23,12 +23,8 @@ pub struct Run {
     pipeline: PathBuf,
     #[command(flatten)]
     plan: PlanArguments,
-    /// Worker threads; all cores when absent.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
-    /// Anonymous memory that may be used, e.g. 8GiB; half of the machine's when absent.
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
-    memory: Option<u64>,
+    #[command(flatten)]
+    work: WorkArguments,
     /// Read only this share of the documents, drawn by a keyed hash of the id: they get the verdicts
     /// that per-document stages give them in a full run.
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
@@ -39,18 +35,72 @@ pub struct Run {
     /// Replace another pipeline's output folder.
     #[arg(long)]
     replace: bool,
-    /// Folder of intermediate files; `work` in the output folder when absent.
+}
+
+/// How the work is done. No result depends on it.
+#[derive(Debug, clap::Args)]
+pub struct WorkArguments {
+    /// Worker threads; all cores when absent.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Anonymous memory that may be used, e.g. 8GiB; half of the machine's when absent.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    memory: Option<u64>,
+    /// Folder of intermediate files; one beside the output when absent.
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Keep intermediate files: another order, selection or control arm then reuses them.
     #[arg(long)]
     keep_work: bool,
-    /// Bytes of input that a task takes, e.g. 64MiB. No result depends on it.
+    /// Bytes of input that a task takes, e.g. 64MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     slice: Option<u64>,
     /// How progress is shown.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     progress: ProgressMode,
+}
+
+impl WorkArguments {
+    /// Starts the workers, and has Ctrl-C and a termination signal stop them soon.
+    ///
+    /// # Errors
+    /// When threads cannot be started.
+    pub fn start(&self) -> Result<Reporter, CliError> {
+        let mut pool = rayon::ThreadPoolBuilder::new();
+        if let Some(threads) = self.threads {
+            pool = pool.num_threads(usize::from(threads));
+        }
+        pool.build_global()
+            .map_err(|error| CliError::Request(format!("threads cannot be started: {error}")))?;
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            let mut signals = signal_hook::iterator::Signals::new([signal])?;
+            std::thread::spawn(move || {
+                for (count, _) in signals.forever().enumerate() {
+                    if count > 0 {
+                        // Asked twice: what is finished is on disk anyway.
+                        std::process::exit(130);
+                    }
+                    STOP.request();
+                }
+            });
+        }
+        Ok(Reporter::new(self.progress))
+    }
+
+    /// Options of a run that reads everything and goes on from what is there.
+    pub fn options(self, set: Vec<String>) -> RunOptions {
+        RunOptions {
+            memory_bytes: self.memory.unwrap_or_else(default_memory_bytes),
+            sample_share: None,
+            fresh: false,
+            replace: false,
+            work: self.work,
+            keep_work: self.keep_work,
+            task_bytes: self.slice,
+            set,
+            cache: super::cache_folder(),
+        }
+    }
 }
 
 /// What changes a pipeline from the command line.
@@ -78,36 +128,13 @@ impl Run {
     /// Runs the pipeline and prints a short ledger.
     pub fn run(self) -> Result<(), CliError> {
         let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
-        let mut pool = rayon::ThreadPoolBuilder::new();
-        if let Some(threads) = self.threads {
-            pool = pool.num_threads(usize::from(threads));
-        }
-        pool.build_global()
-            .map_err(|error| CliError::Request(format!("threads cannot be started: {error}")))?;
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            let mut signals = signal_hook::iterator::Signals::new([signal])?;
-            std::thread::spawn(move || {
-                for (count, _) in signals.forever().enumerate() {
-                    if count > 0 {
-                        // Asked twice: what is finished is on disk anyway.
-                        std::process::exit(130);
-                    }
-                    STOP.request();
-                }
-            });
-        }
+        let reporter = self.work.start()?;
         let options = RunOptions {
-            memory_bytes: self.memory.unwrap_or_else(default_memory_bytes),
             sample_share: self.sample,
             fresh: self.fresh,
             replace: self.replace,
-            work: self.work,
-            keep_work: self.keep_work,
-            task_bytes: self.slice,
-            set: self.plan.set.clone(),
-            cache: super::cache_folder(),
+            ..self.work.options(self.plan.set.clone())
         };
-        let reporter = Reporter::new(self.progress);
         let outcome = engine::run(&plan, &options, &reporter, &STOP)?;
         if outcome.record.is_some() {
             std::fs::write(outcome.out.join("run.log"), reporter.log())?;

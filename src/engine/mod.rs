@@ -88,7 +88,7 @@ mod work;
 pub use error::EngineError;
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
-pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, prepare, run};
+pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -557,21 +557,76 @@ pub fn run(
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<Outcome, EngineError> {
-    go(plan, request, progress, stop).map_err(|error| match error.is_storage_full() {
+    match go(plan, request, None, progress, stop).map_err(with_way_out)? {
+        Ended::Finished(outcome) => Ok(*outcome),
+        Ended::Fitted(_) => unreachable!("nobody asked for a model only"),
+    }
+}
+
+/// Runs a plan up to its `score` stage and writes what that fits to the file `model`. Returns what
+/// the estimator says of it. Intermediate files lie in a folder beside the file, where the request
+/// names none; they are kept on request.
+///
+/// # Errors
+/// As [`run`], and where the plan has no stage that fits a model.
+pub fn fit(
+    plan: &Plan,
+    request: &RunOptions,
+    model: &Path,
+    progress: &dyn Progress,
+    stop: &Stop,
+) -> Result<serde_json::Value, EngineError> {
+    let fits = plan.stages.iter().any(|stage| match stage.kind {
+        StageRef::Score { estimator } => score::TABLE[estimator].load.is_some(),
+        _ => false,
+    });
+    if !fits {
+        let kinds = score::TABLE.iter().filter(|kind| kind.load.is_some());
+        let names: Vec<&str> = kinds.map(|kind| kind.spec.name).collect();
+        return Err(EngineError::Request(format!(
+            "the pipeline has no 'score' stage that makes a model file; these estimators do: {}",
+            names.join(", ")
+        )));
+    }
+    let mut plan = plan.clone();
+    let mut name = model.file_name().unwrap_or_default().to_os_string();
+    name.push(".work");
+    plan.output.path = model.with_file_name(name);
+    match go(&plan, request, Some(model), progress, stop).map_err(with_way_out)? {
+        Ended::Fitted(description) => {
+            if !request.keep_work {
+                remove(&plan.output.path)?;
+            }
+            Ok(description)
+        }
+        Ended::Finished(_) => unreachable!("the plan has a stage that ends the run"),
+    }
+}
+
+fn with_way_out(error: EngineError) -> EngineError {
+    match error.is_storage_full() {
         true => EngineError::Failed(format!(
             "{error}. Free space there, or name another folder with --out or --work; what was finished is kept, \
              and the same command goes on from there"
         )),
         false => error,
-    })
+    }
+}
+
+/// How far a run went.
+enum Ended {
+    Finished(Box<Outcome>),
+    /// As far as the model that was asked for; what the estimator says of it.
+    Fitted(serde_json::Value),
 }
 
 fn go(
     plan: &Plan,
     request: &RunOptions,
+    only_fit: Option<&Path>,
     progress: &dyn Progress,
     stop: &Stop,
-) -> Result<Outcome, EngineError> {
+) -> Result<Ended, EngineError> {
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
     let prepared = prepare(plan, request.cache.as_deref())?;
@@ -579,12 +634,12 @@ fn go(
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
             let audit = finish::read_audit(&out)?;
-            return Ok(Outcome {
+            return Ok(Ended::Finished(Box::new(Outcome {
                 out,
                 audit,
                 manifest: *manifest,
                 record: None,
-            });
+            })));
         }
     };
     let work = request.work.clone().unwrap_or_else(|| out.join("work"));
@@ -806,8 +861,16 @@ fn go(
                 let reference = reference_corpus.as_ref().map(|(corpus, _)| {
                     TokenView::reference(corpus, plan.seed, stop).for_kind(kind)
                 });
+                let origin = score::ModelOrigin {
+                    tokenizer_fingerprint: tokenizer.fingerprint().to_string(),
+                    seed: plan.seed,
+                    folds_by_component: near > 0,
+                };
                 let phase = ScorePhase {
+                    kind,
                     fit: fit.as_ref(),
+                    origin: &origin,
+                    only_fit,
                     view: &view,
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
@@ -821,6 +884,9 @@ fn go(
                     stop,
                     &mut |name| clock.end(name),
                 )?;
+                if only_fit.is_some() {
+                    return Ok(Ended::Fitted(found.fitted));
+                }
                 estimator = Some((kind, found.fitted.clone()));
                 scores = Some((found, number));
                 "score"
@@ -989,12 +1055,12 @@ fn go(
         drop(locks);
         remove(&out.join("work"))?;
     }
-    Ok(Outcome {
+    Ok(Ended::Finished(Box::new(Outcome {
         out,
         audit,
         manifest,
         record: Some(record),
-    })
+    })))
 }
 
 fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {

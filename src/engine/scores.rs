@@ -7,7 +7,8 @@ use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::score::{
-    Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource,
+    Estimator, EstimatorKind, Fit, FitError, FitInput, ModelOrigin, TokenDocument, TokenScores,
+    TokenSource,
 };
 use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
@@ -248,8 +249,14 @@ impl Estimator for NoDocument {
 
 /// What the phase needs besides the documents.
 pub struct ScorePhase<'p, 'd, 'a> {
+    /// The kind of the estimator.
+    pub kind: &'static EstimatorKind,
     /// The estimator, not fitted yet.
     pub fit: &'p dyn Fit,
+    /// What tells its models from those that must not score these documents.
+    pub origin: &'p ModelOrigin,
+    /// End when this file holds the fitted model, without scoring.
+    pub only_fit: Option<&'p Path>,
     /// The documents that reach the stage.
     pub view: &'p TokenView<'d, 'a>,
     /// The reference.
@@ -284,43 +291,36 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         if fitted.is_none() {
             todo = (0..corpus.tasks.len()).collect();
         }
-        if !todo.is_empty() {
-            progress.begin("fit", self.view.tokens, Unit::Tokens);
-            let fit_folder = folder.join("fit.tmp");
-            if fit_folder.exists() {
-                std::fs::remove_dir_all(&fit_folder)?;
+        if !todo.is_empty() || self.only_fit.is_some() {
+            let models = folder.join("models");
+            let estimator = match (&fitted, self.kind.load) {
+                // Fitted by a run that was stopped; what the file says of itself is checked whole.
+                (Some(described), Some(load)) => load(&models)
+                    .ok()
+                    .map(|(_, estimator)| estimator)
+                    .filter(|estimator| estimator.describe() == *described),
+                _ => None,
+            };
+            let estimator = match estimator {
+                Some(estimator) => estimator,
+                None => {
+                    progress.begin("fit", self.view.tokens, Unit::Tokens);
+                    let estimator = self.fitted(folder, stop)?;
+                    progress.end();
+                    phase_ended("fit");
+                    stop.check()?;
+                    estimator.save(&models, self.origin)?;
+                    let description = estimator.describe();
+                    TaskWriter::begin(&model, &[])?.finish(&description)?;
+                    fitted = Some(description);
+                    estimator
+                }
+            };
+            stop.check()?;
+            if let Some(path) = self.only_fit {
+                estimator.save(path, self.origin)?;
+                todo.clear();
             }
-            std::fs::create_dir_all(&fit_folder).context("create", &fit_folder)?;
-            let input = FitInput {
-                corpus: self.view,
-                reference: self
-                    .reference
-                    .map(|reference| reference as &dyn TokenSource),
-                vocabulary_size: self.vocabulary_size,
-                seed: self.view.seed,
-                file_checksums: self.file_checksums,
-                work: &fit_folder,
-                memory_bytes: self.memory_bytes,
-            };
-            let estimator = match self.view.tokens {
-                0 => Ok(Box::new(NoDocument) as Box<dyn Estimator>),
-                _ => self.fit.fit(&input),
-            };
-            stop.check()?;
-            // Its files have no names that say anything; their folder does.
-            let estimator = estimator.map_err(|error| match error {
-                FitError::Io(error) => FitError::Io(io::Error::new(
-                    error.kind(),
-                    format!("cannot fit the models in {}: {error}", fit_folder.display()),
-                )),
-                other => other,
-            })?;
-            progress.end();
-            phase_ended("fit");
-            stop.check()?;
-            let description = estimator.describe();
-            TaskWriter::begin(&model, &[])?.finish(&description)?;
-            fitted = Some(description);
             // As in prepare: workers share what one of them would have to be waited for.
             let tokens = |number: usize| corpus.tasks[number].info.tokens;
             let threads = rayon::current_num_threads();
@@ -344,8 +344,13 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 .par_bridge()
                 .try_for_each(|number| work(number, 1))?;
             progress.end();
-            drop(estimator);
-            std::fs::remove_dir_all(&fit_folder)?;
+        }
+        if self.only_fit.is_some() {
+            return Ok(Scores {
+                corpus,
+                tasks: Vec::new(),
+                fitted: fitted.unwrap_or(Value::Null),
+            });
         }
         let tasks = (0..corpus.tasks.len())
             .map(|number| {
@@ -371,6 +376,42 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             tasks,
             fitted: fitted.unwrap_or(Value::Null),
         })
+    }
+
+    /// Fits the estimator in a folder of its own below `folder`.
+    fn fitted(&self, folder: &Path, stop: &Stop) -> Result<Box<dyn Estimator>, EngineError> {
+        let fit_folder = folder.join("fit.tmp");
+        if fit_folder.exists() {
+            std::fs::remove_dir_all(&fit_folder)?;
+        }
+        std::fs::create_dir_all(&fit_folder).context("create", &fit_folder)?;
+        let input = FitInput {
+            corpus: self.view,
+            reference: self
+                .reference
+                .map(|reference| reference as &dyn TokenSource),
+            vocabulary_size: self.vocabulary_size,
+            seed: self.view.seed,
+            origin: self.origin,
+            file_checksums: self.file_checksums,
+            work: &fit_folder,
+            memory_bytes: self.memory_bytes,
+        };
+        let estimator = match self.view.tokens {
+            0 => Ok(Box::new(NoDocument) as Box<dyn Estimator>),
+            _ => self.fit.fit(&input),
+        };
+        stop.check()?;
+        // Its files have no names that say anything; their folder does.
+        let estimator = estimator.map_err(|error| match error {
+            FitError::Io(error) => FitError::Io(io::Error::new(
+                error.kind(),
+                format!("cannot fit the models in {}: {error}", fit_folder.display()),
+            )),
+            other => other,
+        })?;
+        std::fs::remove_dir_all(&fit_folder)?;
+        Ok(estimator)
     }
 
     fn task(

@@ -748,7 +748,11 @@ impl Checker<'_> {
             .position(|kind| kind.spec.name == choice.spec.name)?;
         let kind = self.tables.estimators[index];
         if choice.walked.complete {
-            if kind.needs_reference && !has_reference(&choice.walked.options) {
+            let options = &choice.walked.options;
+            let fitted = options
+                .iter()
+                .any(|(name, value)| name == "model" && *value != Value::Null);
+            if kind.needs_reference && !fitted && !has_reference(options) {
                 let message = format!(
                     "estimator '{}' needs 'reference'; name files of the text that the model should learn to write, \
                      such as 'reference: reference/*.jsonl'",

@@ -137,6 +137,7 @@ static RANDOM: EstimatorKind = EstimatorKind {
     needs_text: false,
     needs_id: false,
     has_surprisal: false,
+    load: None,
     build: |_| Ok(Box::new(INERT)),
 };
 
@@ -168,6 +169,7 @@ static NGRAM_EXCESS: EstimatorKind = EstimatorKind {
     needs_text: false,
     needs_id: false,
     has_surprisal: true,
+    load: None,
     build: |_| Ok(Box::new(INERT)),
 };
 

@@ -66,6 +66,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_text: false,
     needs_id: false,
     has_surprisal: false,
+    load: None,
     build: |options| {
         Ok(Box::new(Commonness {
             order: options.integer("order") as u32,

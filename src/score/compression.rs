@@ -29,6 +29,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_text: true,
     needs_id: false,
     has_surprisal: false,
+    load: None,
     build: |_| Ok(Box::new(CompressionFit)),
 };
 

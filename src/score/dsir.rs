@@ -64,6 +64,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_text: true,
     needs_id: false,
     has_surprisal: false,
+    load: None,
     build: |options| {
         let reference = options.list("reference");
         if reference.is_empty() || reference.iter().any(|glob| glob == "self") {

@@ -1,5 +1,6 @@
 //! The contract of an estimator.
 
+use super::ModelOrigin;
 use crate::record::{OptionError, Options, Spec};
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,8 @@ pub struct FitInput<'a> {
     pub vocabulary_size: u32,
     /// The pipeline's seed.
     pub seed: u64,
+    /// What a model must come from to score these documents.
+    pub origin: &'a ModelOrigin,
     /// Checksum of each of [`Fit::files`], in their order, in hexadecimal.
     pub file_checksums: &'a [String],
     /// An empty folder of its own for models and intermediate files.
@@ -86,6 +89,46 @@ pub struct DocumentScores {
     pub difficulty: f64,
 }
 
+/// Why a token got its usefulness: u = left * able * want.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct TokenExplanation {
+    /// -ln of its probability by the model of the corpus, in nats, before clipping.
+    pub surprisal_general_nats: f32,
+    /// Likewise by the model of the reference.
+    pub surprisal_target_nats: f32,
+    /// Tokens of context that the model of the corpus used.
+    pub context_general_tokens: u32,
+    /// Likewise by the model of the reference.
+    pub context_target_tokens: u32,
+    /// The excess that `want` sees, in nats.
+    pub mean_excess_nats: f32,
+    /// What is left to learn, in [0, 1].
+    pub left: f32,
+    /// Whether it can be learned at all, in [0, 1].
+    pub able: f32,
+    /// Whether it is on target, in [0, 1].
+    pub want: f32,
+    /// The product.
+    pub usefulness: f32,
+}
+
+impl TokenExplanation {
+    /// The class of Rho-1 (Lin et al. 2024) by the factor that takes most away: `known`, `noise`,
+    /// `off_target`, or `learnable` where each factor is at least a half.
+    pub fn class(&self) -> &'static str {
+        let least = self.left.min(self.able).min(self.want);
+        if least >= 0.5 {
+            "learnable"
+        } else if least == self.left {
+            "known"
+        } else if least == self.able {
+            "noise"
+        } else {
+            "off_target"
+        }
+    }
+}
+
 /// A fitted estimator. Pure: the same document gives the same scores, on any thread.
 pub trait Estimator: Send + Sync {
     /// Scores one document into `out` (cleared first; as long as the document).
@@ -97,6 +140,25 @@ pub trait Estimator: Send + Sync {
         document: &TokenDocument<'_>,
         out: &mut TokenScores,
     ) -> Result<DocumentScores, String>;
+
+    /// Why each token of a document got its usefulness; `None` where the estimator has no factors.
+    ///
+    /// # Errors
+    /// On a document that it cannot score.
+    fn explain(
+        &self,
+        _document: &TokenDocument<'_>,
+    ) -> Result<Option<Vec<TokenExplanation>>, String> {
+        Ok(None)
+    }
+
+    /// Writes what was fitted to a file that the kind's `load` reads, where it has one.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn save(&self, _path: &Path, _origin: &ModelOrigin) -> std::io::Result<()> {
+        Ok(())
+    }
 
     /// What was fitted and its calibration, for the manifest and the shards' metadata:
     /// numbers and words only, no path, no time.
@@ -132,6 +194,8 @@ pub struct EstimatorKind {
     pub needs_id: bool,
     /// Whether `order` and `select` may use `difficulty` and `excess_nats`.
     pub has_surprisal: bool,
+    /// Reads what [`Estimator::save`] wrote, and says where it comes from.
+    pub load: Option<fn(&Path) -> Result<(ModelOrigin, Box<dyn Estimator>), FitError>>,
     /// Builds it from checked options.
     pub build: fn(&Options) -> Result<Box<dyn Fit>, OptionError>,
 }

@@ -43,6 +43,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_text: true,
     needs_id: false,
     has_surprisal: false,
+    load: None,
     build,
 };
 

@@ -7,6 +7,7 @@ mod compression;
 mod dsir;
 mod estimator;
 mod fasttext;
+mod model_file;
 mod ngram_excess;
 mod ngram_fit;
 mod parallel;
@@ -17,9 +18,10 @@ mod testing;
 mod unigram;
 
 pub use estimator::{
-    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
-    TokenSource,
+    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument,
+    TokenExplanation, TokenScores, TokenSource,
 };
+pub use model_file::ModelOrigin;
 
 /// Every estimator, in the order in which we would explain them.
 pub const TABLE: &[&EstimatorKind] = &[

@@ -1,11 +1,12 @@
 //! What a model of good text knows better than a model of the corpus, per token.
 
+use super::model_file::{self, ModelFile};
 use super::ngram_fit::{BuildOptions, Counted, Counter, Learned, ModelReport, TableMemory};
 use super::parallel::{Sample, check, each_part, fold_of, share};
 use super::unigram::{FoldedPrior, no_documents, parameter_hash};
 use super::{
-    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
-    TokenSource,
+    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, ModelOrigin, TokenDocument,
+    TokenExplanation, TokenScores, TokenSource,
 };
 use crate::algo::excess::{Calibration, MAX_MEAN, Usefulness, Window};
 use crate::algo::histogram::Histogram;
@@ -39,8 +40,15 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
             OptionSpec {
                 name: "reference",
                 kind: Kind::Globs,
-                default: None,
+                default: Some("null"),
                 doc: "files of good text, never an evaluation set; or `self`: the corpus' own best tenth by `prior`",
+            },
+            OptionSpec {
+                name: "model",
+                kind: Kind::Path,
+                default: Some("null"),
+                doc: "a file that `goodput fit` made of a pipeline with the same seed, tokenizer and options of this \
+                      stage, instead of `reference`: nothing is fitted",
             },
             OptionSpec {
                 name: "order",
@@ -88,11 +96,13 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_text: false,
     needs_id: false,
     has_surprisal: true,
+    load: Some(load),
     build,
 };
 
 #[derive(Clone, Debug)]
 struct NgramExcess {
+    model: Option<PathBuf>,
     reference_is_self: bool,
     order: u32,
     fit_tokens: u64,
@@ -102,9 +112,19 @@ struct NgramExcess {
 }
 
 fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
+    let model = options.text_if_given("model").map(PathBuf::from);
     let reference = options.list("reference");
     let reference_is_self = reference == ["self"];
-    if reference.is_empty() || (reference.iter().any(|glob| glob == "self") && !reference_is_self) {
+    if model.is_some() && !reference.is_empty() {
+        return Err(OptionError::new(
+            "reference",
+            "absent where 'model' names a fitted one",
+            format!("[{}]", reference.join(", ")),
+        ));
+    }
+    if (model.is_none() && reference.is_empty())
+        || (reference.iter().any(|glob| glob == "self") && !reference_is_self)
+    {
         return Err(OptionError::new(
             "reference",
             "globs of files of good text, or the word self alone",
@@ -112,6 +132,7 @@ fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
         ));
     }
     Ok(Box::new(NgramExcess {
+        model,
         reference_is_self,
         order: options.integer("order") as u32,
         fit_tokens: options.integer("fit_tokens"),
@@ -122,7 +143,14 @@ fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
 }
 
 impl Fit for NgramExcess {
+    fn files(&self) -> Vec<PathBuf> {
+        self.model.iter().cloned().collect()
+    }
+
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
+        if let Some(path) = &self.model {
+            return self.stored(path, input);
+        }
         let packing = Packing::new(input.vocabulary_size, self.order, 2 * self.folds);
         let folder = folder_of(input);
         std::fs::create_dir_all(&folder)?;
@@ -140,8 +168,11 @@ impl Fit for NgramExcess {
         let fitted = fitted?;
         let description = self.describe(&fitted, input.seed);
         Ok(Box::new(FittedNgramExcess {
-            fitted,
+            models: fitted.models,
+            usefulness: fitted.usefulness,
+            q_is_folded: fitted.q_is_folded,
             folds: self.folds,
+            window_tokens: self.window_tokens,
             vocabulary_size: input.vocabulary_size,
             description,
         }))
@@ -185,6 +216,59 @@ enum Target<'a> {
 }
 
 impl NgramExcess {
+    /// A model of a file, which must be what this stage would have fitted.
+    fn stored(&self, path: &Path, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
+        let (origin, estimator) = load(path)?;
+        let description = estimator.describe();
+        let of = |name: &str| description[name].clone();
+        let (mine, wants) = (&origin, input.origin);
+        let seed = "the same documents must fall into the same folds";
+        let differences = [
+            (
+                "tokenizer fingerprint",
+                json!(mine.tokenizer_fingerprint),
+                json!(wants.tokenizer_fingerprint),
+                "its ids are others",
+            ),
+            ("seed", json!(mine.seed), json!(wants.seed), seed),
+            (
+                "folds by near-duplicate component",
+                json!(mine.folds_by_component),
+                json!(wants.folds_by_component),
+                "a near_dedupe stands before only one of the two",
+            ),
+            ("order", of("order"), json!(self.order), "set it"),
+            ("folds", of("folds"), json!(self.folds), "set it"),
+            (
+                "fit_tokens",
+                of("fit_tokens"),
+                json!(self.fit_tokens),
+                "set it",
+            ),
+            (
+                "model_ngrams",
+                of("model_ngrams"),
+                json!(self.model_ngrams),
+                "set it",
+            ),
+            (
+                "window_tokens",
+                of("window_tokens"),
+                json!(self.window_tokens),
+                "set it",
+            ),
+        ];
+        let different = differences.iter().find(|(_, has, wants, _)| has != wants);
+        if let Some((name, has, wants, why)) = different {
+            return Err(FitError::Data(format!(
+                "{}: the model has {name} {has} and the pipeline {wants} ({why}); use a model of this pipeline, made \
+                 with 'goodput fit'",
+                path.display()
+            )));
+        }
+        Ok(estimator)
+    }
+
     fn fit_with<K: Key>(
         &self,
         input: &FitInput<'_>,
@@ -620,8 +704,11 @@ fn is_above(prior: &FoldedPrior, document: &TokenDocument<'_>, cut: (f64, u128))
 }
 
 struct FittedNgramExcess {
-    fitted: Fitted,
+    models: NgramModels,
+    usefulness: Usefulness,
+    q_is_folded: bool,
     folds: u32,
+    window_tokens: usize,
     vocabulary_size: u32,
     description: serde_json::Value,
 }
@@ -631,7 +718,95 @@ thread_local! {
     static SURPRISALS: RefCell<[Vec<u16>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 
+/// What a model file holds beside the tables.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Details {
+    folds: u32,
+    q_is_folded: bool,
+    window_tokens: usize,
+    calibration: Calibration,
+    description: serde_json::Value,
+}
+
+fn load(path: &Path) -> Result<(ModelOrigin, Box<dyn Estimator>), FitError> {
+    let file: ModelFile<Details> = model_file::open(path, (KIND.spec.name, KIND.version))?;
+    let details = file.details;
+    let models = details.folds as usize
+        + if details.q_is_folded {
+            details.folds as usize
+        } else {
+            1
+        };
+    if !(2..=16).contains(&details.folds) || models != file.models.models() {
+        return Err(FitError::Data(format!(
+            "{}: {} folds do not go with {} models; make it anew with 'goodput fit'",
+            path.display(),
+            details.folds,
+            file.models.models()
+        )));
+    }
+    let estimator = FittedNgramExcess {
+        vocabulary_size: file.models.packing().vocabulary_size,
+        models: file.models,
+        usefulness: Usefulness::new(details.calibration, details.window_tokens),
+        q_is_folded: details.q_is_folded,
+        folds: details.folds,
+        window_tokens: details.window_tokens,
+        description: details.description,
+    };
+    Ok((file.origin, Box::new(estimator)))
+}
+
+impl FittedNgramExcess {
+    /// The models of p and q that were not fitted on a document.
+    fn models_of(&self, document: &TokenDocument<'_>) -> [usize; 2] {
+        let fold = fold_of(document, self.folds) as usize;
+        let q = self.folds as usize + if self.q_is_folded { fold } else { 0 };
+        [fold, q]
+    }
+}
+
 impl Estimator for FittedNgramExcess {
+    fn explain(
+        &self,
+        document: &TokenDocument<'_>,
+    ) -> Result<Option<Vec<TokenExplanation>>, String> {
+        check(document, self.vocabulary_size)?;
+        let models = self.models_of(document);
+        let mut codes = [Vec::new(), Vec::new()];
+        self.models.surprisals(models, document.tokens, &mut codes);
+        let [p, q] = &codes;
+        let contexts = self.models.contexts(models, document.tokens);
+        let means = self.usefulness.mean_excess_nats(p, q);
+        let factors = self.usefulness.factors(p, q);
+        let nats = |code: u16| (f64::from(code) / STEPS_PER_NAT) as f32;
+        let explain = |place: usize| TokenExplanation {
+            surprisal_general_nats: nats(p[place]),
+            surprisal_target_nats: nats(q[place]),
+            context_general_tokens: contexts[place][0],
+            context_target_tokens: contexts[place][1],
+            mean_excess_nats: means[place],
+            left: factors[place].left,
+            able: factors[place].able,
+            want: factors[place].want,
+            usefulness: factors[place].product(),
+        };
+        Ok(Some((0..document.tokens.len()).map(explain).collect()))
+    }
+
+    fn save(&self, path: &Path, origin: &ModelOrigin) -> std::io::Result<()> {
+        let details = Details {
+            folds: self.folds,
+            q_is_folded: self.q_is_folded,
+            window_tokens: self.window_tokens,
+            calibration: *self.usefulness.calibration(),
+            description: self.description.clone(),
+        };
+        let kind = (KIND.spec.name, KIND.version);
+        model_file::write(path, kind, origin, &details, &self.models)
+    }
+
     fn score(
         &self,
         document: &TokenDocument<'_>,
@@ -641,13 +816,10 @@ impl Estimator for FittedNgramExcess {
         let n_tokens = document.tokens.len();
         out.usefulness.resize(n_tokens, 0.0);
         out.excess_nats.resize(n_tokens, 0.0);
-        let fold = fold_of(document, self.folds) as usize;
-        let q = self.folds as usize + if self.fitted.q_is_folded { fold } else { 0 };
+        let models = self.models_of(document);
         let sums = SURPRISALS.with_borrow_mut(|codes| {
-            self.fitted
-                .models
-                .surprisals([fold, q], document.tokens, codes);
-            self.fitted.usefulness.score(
+            self.models.surprisals(models, document.tokens, codes);
+            self.usefulness.score(
                 &codes[0],
                 &codes[1],
                 &mut out.usefulness,
@@ -676,7 +848,7 @@ impl Estimator for FittedNgramExcess {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Corpus, fit, fit_within, score_all};
+    use super::super::testing::{Corpus, fit, fit_within, origin, score_all};
     use super::*;
     use crate::algo::hash::keyed_by;
     use crate::record::Value;
@@ -685,6 +857,7 @@ mod tests {
 
     fn estimator() -> NgramExcess {
         NgramExcess {
+            model: None,
             reference_is_self: false,
             order: 3,
             fit_tokens: 1 << 30,
@@ -743,6 +916,182 @@ mod tests {
         let description = fitted.describe();
         assert!(description["u_ref"].as_f64().expect("a number") > 0.0);
         assert!(description["s_nats"].as_f64().expect("a number") > 0.0);
+    }
+
+    fn saved(fitted: &dyn Estimator) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.model");
+        fitted.save(&path, &origin()).expect("it is written");
+        (folder, path)
+    }
+
+    #[test]
+    fn a_model_of_a_file_scores_bit_by_bit_as_the_fitted_one() {
+        for reference_is_self in [false, true] {
+            for order in [2, 5] {
+                let method = NgramExcess {
+                    reference_is_self,
+                    order,
+                    ..estimator()
+                };
+                let reference = reference();
+                let reference = (!reference_is_self).then_some(&reference);
+                let fitted = fit(&method, &corpus(), reference, VOCABULARY).expect("fits");
+                let (_folder, path) = saved(&*fitted);
+                let (from, loaded) = load(&path).expect("it is whole");
+                assert_eq!(from, origin());
+                assert_eq!(loaded.describe(), fitted.describe());
+                assert_eq!(
+                    score_all(&*loaded, &corpus()),
+                    score_all(&*fitted, &corpus())
+                );
+                let of_file = NgramExcess {
+                    model: Some(path),
+                    ..method
+                };
+                let again = fit(&of_file, &corpus(), None, VOCABULARY).expect("it is the same");
+                assert_eq!(
+                    score_all(&*again, &corpus()),
+                    score_all(&*fitted, &corpus())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_cut_or_foreign_model_is_refused_by_name() {
+        let fitted = fit(&estimator(), &corpus(), Some(&reference()), VOCABULARY).expect("fits");
+        let (_folder, path) = saved(&*fitted);
+        let whole = std::fs::read(&path).expect("it reads");
+        let refused = |bytes: &[u8]| -> String {
+            std::fs::write(&path, bytes).expect("it writes");
+            let error = load(&path).err().expect("it is refused").to_string();
+            assert!(error.contains("a.model"), "{error}");
+            error
+        };
+        // Every byte that counts is under the checksum, or is one of the few before it.
+        for place in (0..whole.len()).step_by(97).chain(0..56) {
+            let unused = (20..24).contains(&place);
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1;
+            let error = refused(&bytes);
+            assert!(error.contains("goodput"), "{error}");
+            assert!(!unused || error.contains("version"), "{error}");
+        }
+        for length in [0, 63, 64, 1000, whole.len() - 1] {
+            refused(&whole[..length]);
+        }
+        assert!(refused(b"{\"a\": 1}").contains("is no model file"));
+        let mut newer = whole.clone();
+        newer[16] = 9;
+        assert!(refused(&newer).contains("version 9"));
+        let other = model_file::open::<Details>(&path, ("prior", 1)).err();
+        assert!(other.is_some());
+    }
+
+    #[test]
+    fn a_model_that_others_made_is_refused_with_the_difference() {
+        let fitted = fit(&estimator(), &corpus(), Some(&reference()), VOCABULARY).expect("fits");
+        let (_folder, path) = saved(&*fitted);
+        let refusal = |method: NgramExcess| {
+            let method = NgramExcess {
+                model: Some(path.clone()),
+                ..method
+            };
+            let error = fit(&method, &corpus(), None, VOCABULARY).err();
+            error.expect("it is refused").to_string()
+        };
+        let cases = [
+            (
+                NgramExcess {
+                    order: 2,
+                    ..estimator()
+                },
+                "order 3 and the pipeline 2",
+            ),
+            (
+                NgramExcess {
+                    folds: 3,
+                    ..estimator()
+                },
+                "folds 2",
+            ),
+            (
+                NgramExcess {
+                    fit_tokens: 5,
+                    ..estimator()
+                },
+                "fit_tokens",
+            ),
+            (
+                NgramExcess {
+                    model_ngrams: 7,
+                    ..estimator()
+                },
+                "model_ngrams",
+            ),
+            (
+                NgramExcess {
+                    window_tokens: 1,
+                    ..estimator()
+                },
+                "window_tokens",
+            ),
+        ];
+        for (method, words) in cases {
+            let error = refusal(method);
+            assert!(
+                error.contains(words) && error.contains("a.model"),
+                "{error}"
+            );
+        }
+        for change in [
+            ModelOrigin {
+                seed: 18,
+                ..origin()
+            },
+            ModelOrigin {
+                folds_by_component: true,
+                ..origin()
+            },
+            ModelOrigin {
+                tokenizer_fingerprint: "another".to_string(),
+                ..origin()
+            },
+        ] {
+            fitted.save(&path, &change).expect("it is written");
+            assert!(refusal(estimator()).contains("("));
+        }
+    }
+
+    /// The factors of an explanation give the usefulness, and the contexts are those of the text.
+    #[test]
+    fn an_explanation_gives_the_usefulness_it_explains() {
+        let fitted = fit(&estimator(), &corpus(), Some(&reference()), VOCABULARY).expect("fits");
+        let corpus = corpus();
+        let mut out = TokenScores::default();
+        let mut uses_all = false;
+        for number in 0..corpus.documents.len() {
+            let document = corpus.document(number);
+            fitted.score(&document, &mut out).expect("it scores");
+            let explained = fitted.explain(&document).expect("it explains");
+            let explained = explained.expect("it has factors");
+            assert_eq!(explained.len(), out.usefulness.len());
+            for (token, usefulness) in explained.iter().zip(&out.usefulness) {
+                assert_eq!(token.usefulness.to_bits(), usefulness.to_bits());
+                assert_eq!(token.left * token.able * token.want, token.usefulness);
+                assert!(token.context_general_tokens <= 2 && token.context_target_tokens <= 2);
+                assert!(token.surprisal_general_nats >= 0.0);
+            }
+            assert!(
+                explained[0].context_general_tokens <= 1,
+                "only the begin is before it"
+            );
+            uses_all |= explained
+                .iter()
+                .any(|token| token.context_general_tokens == 2);
+        }
+        assert!(uses_all);
     }
 
     #[test]
@@ -926,6 +1275,7 @@ mod tests {
                 "reference",
                 Value::List(globs.iter().map(ToString::to_string).collect()),
             );
+            options.set("model", Value::Null);
             for (name, value) in [
                 ("order", 3),
                 ("fit_tokens", 9),

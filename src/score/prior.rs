@@ -43,6 +43,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_text: false,
     needs_id: false,
     has_surprisal: false,
+    load: None,
     build: |options| {
         Ok(Box::new(PriorFit {
             fit_tokens: options.integer("fit_tokens"),

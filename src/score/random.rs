@@ -31,6 +31,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_text: false,
     needs_id: false,
     has_surprisal: false,
+    load: None,
     build: |options| {
         Ok(Box::new(RandomFit {
             draw: options.integer("draw"),

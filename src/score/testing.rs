@@ -1,7 +1,8 @@
 //! A token source in memory, for the tests of estimators.
 
 use super::{
-    DocumentScores, Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource,
+    DocumentScores, Estimator, Fit, FitError, FitInput, ModelOrigin, TokenDocument, TokenScores,
+    TokenSource,
 };
 use crate::algo::hash;
 
@@ -84,6 +85,14 @@ pub(super) fn fit(
     fit_within(fit, corpus, reference, vocabulary_size, 1 << 30)
 }
 
+pub(super) fn origin() -> ModelOrigin {
+    ModelOrigin {
+        tokenizer_fingerprint: "made for tests".to_string(),
+        seed: 17,
+        folds_by_component: false,
+    }
+}
+
 pub(super) fn fit_within(
     fit: &dyn Fit,
     corpus: &Corpus,
@@ -97,6 +106,7 @@ pub(super) fn fit_within(
         reference: reference.map(|reference| reference as &dyn TokenSource),
         vocabulary_size,
         seed: 17,
+        origin: &origin(),
         file_checksums: &[],
         work: work.path(),
         memory_bytes,

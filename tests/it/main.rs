@@ -4,6 +4,7 @@ mod cli;
 mod contract;
 mod faults;
 mod memory;
+mod models;
 mod pipelines;
 mod robustness;
 mod rooms;
