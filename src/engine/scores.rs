@@ -7,8 +7,10 @@ use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::score::{
-    Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource,
+    self, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
+    TokenSource,
 };
+use crate::source;
 use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
@@ -229,6 +231,33 @@ pub fn quantised(usefulness: f32) -> u8 {
     (usefulness.clamp(0.0, 1.0) * 255.0).round_ties_even() as u8
 }
 
+/// A file of numbers per token as an estimator reads it.
+struct OpenTable<'p>(&'p source::TokenTable);
+
+impl score::TokenTable for OpenTable<'_> {
+    fn read(
+        &self,
+        visit: &mut dyn FnMut(score::TokenNumbers<'_>) -> Result<(), FitError>,
+    ) -> Result<(), FitError> {
+        /// Either the file's fault or the estimator's.
+        struct Fault(FitError);
+        impl From<source::SourceError> for Fault {
+            fn from(error: source::SourceError) -> Self {
+                Fault(FitError::Data(error.to_string()))
+            }
+        }
+        let mut visit_row = |row: source::TokenNumbers<'_>| {
+            visit(score::TokenNumbers {
+                doc_id: row.doc_id,
+                first_token: row.first_token,
+                numbers: row.numbers,
+            })
+            .map_err(Fault)
+        };
+        self.0.read(&mut visit_row).map_err(|Fault(error)| error)
+    }
+}
+
 /// Stands for the estimator where no document reaches the stage: there is nothing to learn from, and
 /// nothing to score.
 struct NoDocument;
@@ -258,6 +287,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub vocabulary_size: u32,
     /// Anonymous memory for the fit.
     pub memory_bytes: u64,
+    /// The file of numbers per token that the estimator asks for.
+    pub table: Option<&'p source::TokenTable>,
     /// Checksums of the files that the estimator reads.
     pub file_checksums: &'p [String],
     /// Columns to keep.
@@ -291,6 +322,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 std::fs::remove_dir_all(&fit_folder)?;
             }
             std::fs::create_dir_all(&fit_folder).context("create", &fit_folder)?;
+            let table = self.table.map(OpenTable);
             let input = FitInput {
                 corpus: self.view,
                 reference: self
@@ -299,6 +331,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 vocabulary_size: self.vocabulary_size,
                 seed: self.view.seed,
                 file_checksums: self.file_checksums,
+                table: table.as_ref().map(|table| table as &dyn score::TokenTable),
                 work: &fit_folder,
                 memory_bytes: self.memory_bytes,
             };

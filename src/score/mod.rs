@@ -6,19 +6,22 @@ mod commonness;
 mod compression;
 mod dsir;
 mod estimator;
+mod external;
 mod fasttext;
 mod ngram_excess;
 mod ngram_fit;
 mod parallel;
 mod prior;
 mod random;
+mod rho;
 #[cfg(test)]
 mod testing;
+mod token_numbers;
 mod unigram;
 
 pub use estimator::{
-    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
-    TokenSource,
+    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TableRequest, TokenDocument,
+    TokenNumbers, TokenScores, TokenSource, TokenTable,
 };
 
 /// Every estimator, in the order in which we would explain them.
@@ -29,5 +32,7 @@ pub const TABLE: &[&EstimatorKind] = &[
     &dsir::KIND,
     &fasttext::KIND,
     &compression::KIND,
+    &external::KIND,
+    &rho::KIND,
     &random::KIND,
 ];

@@ -98,6 +98,7 @@ pub(super) fn fit_within(
         vocabulary_size,
         seed: 17,
         file_checksums: &[],
+        table: None,
         work: work.path(),
         memory_bytes,
     });
