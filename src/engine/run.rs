@@ -194,6 +194,8 @@ pub struct Prepared {
     pub tokenizer: Tokenizer,
     /// Begin and end token, text and id.
     pub frame_tokens: [Option<(String, u32)>; 2],
+    /// The file of numbers per token that the estimator asks for.
+    pub table: Option<source::TokenTable>,
 }
 
 /// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
@@ -267,7 +269,20 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             ),
         ));
     }
+    let mut table = None;
     for stage in &plan.stages {
+        if let (StageRef::Score { estimator }, Some(tokenizer)) = (stage.kind, &tokenizer) {
+            match table_of(estimator, stage, tokenizer) {
+                Ok(found) => table = found,
+                Err(problem) => {
+                    let place = Place {
+                        line: stage.line,
+                        column: stage.column,
+                    };
+                    problems.push(plan.problem(place, problem));
+                }
+            }
+        }
         if let StageRef::Score { .. } = stage.kind
             && let Some(globs) = reference_globs(&stage.options)
         {
@@ -287,9 +302,45 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             inputs,
             tokenizer,
             frame_tokens,
+            table,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
+}
+
+/// Opens the file of numbers per token that an estimator asks for, if it does. It must be of the
+/// pipeline's tokenizer.
+fn table_of(
+    estimator: usize,
+    stage: &plan::StagePlan,
+    tokenizer: &Tokenizer,
+) -> Result<Option<source::TokenTable>, String> {
+    let kind = score::TABLE[estimator];
+    if !kind.needs_id {
+        return Ok(None);
+    }
+    let fit = (kind.build)(&stage.options).map_err(|error| {
+        format!(
+            "'{}' must be {}, got {}",
+            error.option, error.must_be, error.found
+        )
+    })?;
+    let Some(request) = fit.table() else {
+        return Ok(None);
+    };
+    let table = source::TokenTable::open(request.path, &request.columns)
+        .map_err(|error| error.to_string())?;
+    if table.fingerprint() != tokenizer.fingerprint() {
+        return Err(format!(
+            "{}: its numbers are of the tokens of another tokenizer, fingerprint {}, and the pipeline's '{}' has {}; \
+             make them with this one",
+            request.path.display(),
+            table.fingerprint(),
+            tokenizer.name(),
+            tokenizer.fingerprint()
+        ));
+    }
+    Ok(Some(table))
 }
 
 /// The globs of `reference`, where the estimator has that option and it names files.
@@ -652,6 +703,7 @@ fn go(
         inputs,
         tokenizer,
         frame_tokens,
+        table,
     } = prepared;
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
@@ -875,6 +927,7 @@ fn go(
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
                     memory_bytes: request.memory_bytes,
+                    table: table.as_ref(),
                     file_checksums: &file_checksums,
                     wanted,
                 };

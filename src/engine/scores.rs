@@ -7,9 +7,10 @@ use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::score::{
-    Estimator, EstimatorKind, Fit, FitError, FitInput, ModelOrigin, TokenDocument, TokenScores,
-    TokenSource,
+    self, Estimator, EstimatorKind, Fit, FitError, FitInput, ModelOrigin, TokenDocument,
+    TokenScores, TokenSource,
 };
+use crate::source;
 use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
@@ -225,9 +226,45 @@ impl TokenSource for TokenView<'_, '_> {
     }
 }
 
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).context("remove", folder)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The byte that stands for a usefulness: value times 255, rounded half to even.
 pub fn quantised(usefulness: f32) -> u8 {
     (usefulness.clamp(0.0, 1.0) * 255.0).round_ties_even() as u8
+}
+
+/// A file of numbers per token as an estimator reads it.
+struct OpenTable<'p>(&'p source::TokenTable);
+
+impl score::TokenTable for OpenTable<'_> {
+    fn read(
+        &self,
+        visit: &mut dyn FnMut(score::TokenNumbers<'_>) -> Result<(), FitError>,
+    ) -> Result<(), FitError> {
+        /// Either the file's fault or the estimator's.
+        struct Fault(FitError);
+        impl From<source::SourceError> for Fault {
+            fn from(error: source::SourceError) -> Self {
+                Fault(FitError::Data(error.to_string()))
+            }
+        }
+        let mut visit_row = |row: source::TokenNumbers<'_>| {
+            visit(score::TokenNumbers {
+                doc_id: row.doc_id,
+                first_token: row.first_token,
+                numbers: row.numbers,
+            })
+            .map_err(Fault)
+        };
+        self.0.read(&mut visit_row).map_err(|Fault(error)| error)
+    }
 }
 
 /// Stands for the estimator where no document reaches the stage: there is nothing to learn from, and
@@ -265,6 +302,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub vocabulary_size: u32,
     /// Anonymous memory for the fit.
     pub memory_bytes: u64,
+    /// The file of numbers per token that the estimator asks for.
+    pub table: Option<&'p source::TokenTable>,
     /// Checksums of the files that the estimator reads.
     pub file_checksums: &'p [String],
     /// Columns to keep.
@@ -293,6 +332,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         }
         if !todo.is_empty() || self.only_fit.is_some() {
             let models = folder.join("models");
+            let fit_folder = folder.join("fit.tmp");
             let estimator = match (&fitted, self.kind.load) {
                 // Fitted by a run that was stopped; what the file says of itself is checked whole.
                 (Some(described), Some(load)) => load(&models)
@@ -305,7 +345,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 Some(estimator) => estimator,
                 None => {
                     progress.begin("fit", self.view.tokens, Unit::Tokens);
-                    let estimator = self.fitted(folder, stop)?;
+                    let estimator = self.fitted(&fit_folder, stop)?;
                     progress.end();
                     phase_ended("fit");
                     stop.check()?;
@@ -344,6 +384,8 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 .par_bridge()
                 .try_for_each(|number| work(number, 1))?;
             progress.end();
+            drop(estimator);
+            remove_folder(&fit_folder)?;
         }
         if self.only_fit.is_some() {
             return Ok(Scores {
@@ -378,13 +420,11 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         })
     }
 
-    /// Fits the estimator in a folder of its own below `folder`.
-    fn fitted(&self, folder: &Path, stop: &Stop) -> Result<Box<dyn Estimator>, EngineError> {
-        let fit_folder = folder.join("fit.tmp");
-        if fit_folder.exists() {
-            std::fs::remove_dir_all(&fit_folder)?;
-        }
-        std::fs::create_dir_all(&fit_folder).context("create", &fit_folder)?;
+    /// Fits the estimator, which may have files in an empty folder of its own as long as it lives.
+    fn fitted(&self, fit_folder: &Path, stop: &Stop) -> Result<Box<dyn Estimator>, EngineError> {
+        remove_folder(fit_folder)?;
+        std::fs::create_dir_all(fit_folder).context("create", fit_folder)?;
+        let table = self.table.map(OpenTable);
         let input = FitInput {
             corpus: self.view,
             reference: self
@@ -394,7 +434,8 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             seed: self.view.seed,
             origin: self.origin,
             file_checksums: self.file_checksums,
-            work: &fit_folder,
+            table: table.as_ref().map(|table| table as &dyn score::TokenTable),
+            work: fit_folder,
             memory_bytes: self.memory_bytes,
         };
         let estimator = match self.view.tokens {
@@ -410,7 +451,6 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             )),
             other => other,
         })?;
-        std::fs::remove_dir_all(&fit_folder)?;
         Ok(estimator)
     }
 

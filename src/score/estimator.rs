@@ -38,6 +38,39 @@ pub trait TokenSource: Sync {
     fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> std::io::Result<()>;
 }
 
+/// A file of numbers per token that another program made, and the columns that are wanted of it.
+/// The engine opens it and refuses one of another tokenizer.
+#[derive(Clone, Debug)]
+pub struct TableRequest<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// The columns.
+    pub columns: Vec<&'a str>,
+}
+
+/// A row of such a file: numbers of consecutive tokens of one document.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenNumbers<'a> {
+    /// Id of the document.
+    pub doc_id: &'a str,
+    /// Index of the first token in the document.
+    pub first_token: u64,
+    /// By column, as asked for. They may differ in length, and hold NaN.
+    pub numbers: &'a [Vec<f32>],
+}
+
+/// Such a file, opened.
+pub trait TokenTable: Sync {
+    /// Calls `visit` for each row, in the order of the file, until it fails.
+    ///
+    /// # Errors
+    /// On a row that cannot be read, with its place; and what `visit` returns.
+    fn read(
+        &self,
+        visit: &mut dyn FnMut(TokenNumbers<'_>) -> Result<(), FitError>,
+    ) -> Result<(), FitError>;
+}
+
 /// What an estimator may learn from.
 pub struct FitInput<'a> {
     /// The documents that reach the `score` stage.
@@ -52,7 +85,9 @@ pub struct FitInput<'a> {
     pub origin: &'a ModelOrigin,
     /// Checksum of each of [`Fit::files`], in their order, in hexadecimal.
     pub file_checksums: &'a [String],
-    /// An empty folder of its own for models and intermediate files.
+    /// The file that [`Fit::table`] names, opened.
+    pub table: Option<&'a dyn TokenTable>,
+    /// An empty folder of its own for models and intermediate files. It stays until all is scored.
     pub work: &'a Path,
     /// Anonymous memory that the fit may use. Must not change the result.
     pub memory_bytes: u64,
@@ -170,6 +205,11 @@ pub trait Fit: Send + Sync {
     /// Files that it reads besides the documents. What is in them shapes the scores.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// The file of numbers per token that it joins with the documents, if it does.
+    fn table(&self) -> Option<TableRequest<'_>> {
+        None
     }
 
     /// Learns from `input`. Deterministic: threads, memory and the cut into parts change nothing.

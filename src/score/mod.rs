@@ -6,6 +6,7 @@ mod commonness;
 mod compression;
 mod dsir;
 mod estimator;
+mod external;
 mod fasttext;
 mod model_file;
 mod ngram_excess;
@@ -13,13 +14,15 @@ mod ngram_fit;
 mod parallel;
 mod prior;
 mod random;
+mod rho;
 #[cfg(test)]
 mod testing;
+mod token_numbers;
 mod unigram;
 
 pub use estimator::{
-    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument,
-    TokenExplanation, TokenScores, TokenSource,
+    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TableRequest, TokenDocument,
+    TokenExplanation, TokenNumbers, TokenScores, TokenSource, TokenTable,
 };
 pub use model_file::ModelOrigin;
 
@@ -31,5 +34,7 @@ pub const TABLE: &[&EstimatorKind] = &[
     &dsir::KIND,
     &fasttext::KIND,
     &compression::KIND,
+    &external::KIND,
+    &rho::KIND,
     &random::KIND,
 ];

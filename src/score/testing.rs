@@ -108,6 +108,7 @@ pub(super) fn fit_within(
         seed: 17,
         origin: &origin(),
         file_checksums: &[],
+        table: None,
         work: work.path(),
         memory_bytes,
     });

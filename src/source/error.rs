@@ -100,6 +100,16 @@ pub enum SourceError {
         /// The field.
         field: String,
     },
+    /// A file of numbers per token that does not say what it must.
+    #[error("{path}: {place}: {problem}", path = path.display())]
+    TokenTable {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A slice that does not fit the file.
     #[error("{path}: has no slice '{slice}'; slices are those of the same file, format and settings", path = path.display())]
     NoSuchSlice {

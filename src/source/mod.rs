@@ -23,6 +23,7 @@ mod lines;
 mod parquet_rows;
 mod slice;
 mod text;
+mod token_table;
 mod value;
 
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use error::SourceError;
 pub use files::{FoundFile, find_files, remote_scheme};
 pub use format::Format;
 pub use slice::{NotASlice, Slice, slices};
+pub use token_table::{FINGERPRINT_KEY, TokenNumbers, TokenTable};
 
 use crate::record::{Document, FieldSpec};
 use arrow::array::RecordBatch;

@@ -1,7 +1,7 @@
 //! Walks over the tables: every stage, estimator, order, packing method and format keeps one
 //! contract. A new entry of a table is tested here without a line of its own.
 
-use crate::support::{Folder, Numbers, line};
+use crate::support::{Folder, Numbers, classifier, line, losses_line};
 use arrow::array::{ArrayRef, StringArray};
 use arrow::record_batch::RecordBatch;
 use goodput::audit::Audit;
@@ -40,6 +40,8 @@ impl Entry {
             .expect("a flow mapping")
             .trim()
             .replace("data/reference/*.jsonl.zst", "reference.jsonl")
+            .replace("data/losses.jsonl", "losses.jsonl")
+            .replace("models/quality.bin", "quality.bin")
     }
 }
 
@@ -118,6 +120,16 @@ fn folder_with_corpus() -> Folder {
         "reference.jsonl",
         &(0..60).map(|_| numbers.words(80)).collect::<Vec<_>>(),
     );
+    // What estimators read besides documents.
+    folder.write("quality.bin", classifier(&["cat", "dog", "road", "Hund"]));
+    let mut losses = folder.losses_header();
+    let mut place = 0;
+    for text in corpus() {
+        losses += &losses_line(&format!("in.jsonl:{place}"), text.len());
+        place += line(&text).len();
+    }
+    losses += &losses_line("single.jsonl:0", corpus()[5].len());
+    folder.write("losses.jsonl", losses);
     folder
 }
 

@@ -2,6 +2,7 @@
 
 mod cli;
 mod contract;
+mod estimators;
 mod faults;
 mod memory;
 mod models;

@@ -11,6 +11,8 @@
 
 use goodput::audit::Audit;
 use goodput::shard::{Manifest, ReadRejects, ReadShard};
+use goodput::source::FINGERPRINT_KEY;
+use goodput::tokenizer::{Tokenizer, TokenizerSource};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::{Value, json};
@@ -96,6 +98,57 @@ pub fn line(text: &str) -> String {
     json!({ "text": text }).to_string() + "\n"
 }
 
+/// A line of a file of losses: of each of a document's tokens a current and a reference loss, in
+/// steps that repeat after 7 and 5 tokens.
+pub fn losses_line(id: &str, tokens: usize) -> String {
+    let losses = |cycle: usize| (0..tokens).map(|at| at % cycle).collect::<Vec<_>>();
+    json!({ "doc_id": id, "loss": losses(7), "reference_loss": losses(5) }).to_string() + "\n"
+}
+
+/// A fastText classifier with the labels `__label__good` and `__label__bad`, of one dimension: a good
+/// word counts 4, the end of the line 0. So the probability of `__label__good` is the sigmoid of 4
+/// times the share of good words among the known ones, the end of the line included.
+pub fn classifier(good_words: &[&str]) -> Vec<u8> {
+    let ints = |values: &[i32]| {
+        values
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let longs = |values: &[i64]| {
+        values
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let floats = |values: &[f32]| {
+        values
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let words = good_words.len() as i32 + 1;
+    let mut model = ints(&[793_712_314, 12, 1, 5, 1, 1, 5, 1, 3, 3, 0, 0, 0, 100]);
+    model.extend(1e-4f64.to_le_bytes());
+    model.extend(ints(&[words + 2, words, 2]));
+    model.extend(longs(&[100, -1]));
+    let entries = ["</s>"].iter().chain(good_words).map(|word| (*word, 0));
+    for (word, kind) in entries.chain([("__label__good", 1), ("__label__bad", 1)]) {
+        model.extend(word.as_bytes());
+        model.push(0);
+        model.extend(longs(&[1]));
+        model.push(kind);
+    }
+    model.push(0);
+    model.extend(longs(&[i64::from(words), 1]));
+    model.extend(floats(&[0.0]));
+    model.extend(floats(&vec![4.0; good_words.len()]));
+    model.push(0);
+    model.extend(longs(&[2, 1]));
+    model.extend(floats(&[0.5, -0.5]));
+    model
+}
+
 /// A folder of one test: inputs, `p.yaml`, `tokenizer.json` ([`byte_tokenizer`]), outputs.
 pub struct Folder {
     root: tempfile::TempDir,
@@ -132,6 +185,13 @@ impl Folder {
                 .map(|text| line(text.as_ref()))
                 .collect::<String>(),
         );
+    }
+
+    /// The first record of a file of losses of the folder's tokenizer.
+    pub fn losses_header(&self) -> String {
+        let source = TokenizerSource::File(self.path("tokenizer.json"));
+        let tokenizer = Tokenizer::load(&source, None).expect("a tokenizer");
+        json!({ FINGERPRINT_KEY: tokenizer.fingerprint() }).to_string() + "\n"
     }
 
     /// Writes `p.yaml`. Sections that are not given are those of [`DEFAULTS`]: `in.jsonl` of source
