@@ -10,5 +10,6 @@ pub mod minhash;
 pub mod ngram_model;
 pub mod ngram_table;
 pub mod pacing;
+pub mod quantise;
 pub mod unigram_prior;
 pub mod words;

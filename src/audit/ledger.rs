@@ -92,9 +92,23 @@ pub struct LowValue {
     pub rejected_share_of_read: f64,
     /// The same by `stage/reason`.
     pub by_reason: BTreeMap<String, u64>,
+    /// Both by source, in the order of the pipeline file.
+    pub by_source: Vec<SourceLowValue>,
     /// Kept tokens of low usefulness; absent without a `score` stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_below: Option<KeptBelow>,
+}
+
+/// Tokens of low value of one source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceLowValue {
+    /// Name in the pipeline file.
+    pub source: String,
+    /// Tokens rejected for reasons of class `low_value`.
+    pub rejected_tokens: u64,
+    /// Tokens in the shards below the threshold of [`LowValue::kept_below`]; absent without a `score` stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_below_tokens: Option<u64>,
 }
 
 /// Tokens in the shards whose usefulness is below a threshold.
@@ -117,6 +131,18 @@ pub struct SourceUsefulness {
     pub tokens: u64,
     /// Sum of their stored bytes: usefulness times 255, exact.
     pub sum_255: u64,
+    /// Emitted tokens by stored byte: 256 counts, the usefulness being index / 255.
+    pub histogram: Vec<u64>,
+}
+
+/// Kept documents by their score, rounded to a byte like a usefulness: 256 counts each, the score being
+/// index / 255. Scores outside of 0 to 1 count as the nearer bound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DocumentHistogram {
+    /// Documents.
+    pub documents: Vec<u64>,
+    /// Their tokens, each document's once.
+    pub tokens: Vec<u64>,
 }
 
 /// Usefulness of what was emitted.
@@ -128,6 +154,8 @@ pub struct Usefulness {
     pub calibration: String,
     /// Emitted tokens by stored byte: 256 counts, the usefulness being index / 255.
     pub histogram: Vec<u64>,
+    /// Kept documents by score.
+    pub by_score: DocumentHistogram,
     /// Sum of the usefulness of all emitted tokens.
     pub sum: f64,
     /// Mean usefulness of held-out reference text; absent where the estimator has none.
@@ -223,9 +251,20 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
 }
 
 impl LowValue {
-    /// Sums the rejected rows of class `low_value`.
-    pub fn of(rejected: &[LossRow], read_tokens: u64, below: Option<(f64, u64)>) -> LowValue {
+    /// Sums the rejected rows of class `low_value`. `below` has the threshold and the kept tokens
+    /// below it, by source in the order of `read`.
+    pub fn of(read: &[ReadRow], rejected: &[LossRow], below: Option<(f64, Vec<u64>)>) -> LowValue {
+        let read_tokens = Audit::total(read).tokens;
         let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
+        let mut by_source: Vec<SourceLowValue> = read
+            .iter()
+            .enumerate()
+            .map(|(at, row)| SourceLowValue {
+                source: row.source.clone(),
+                rejected_tokens: 0,
+                kept_below_tokens: below.as_ref().map(|(_, tokens)| tokens[at]),
+            })
+            .collect();
         for row in rejected
             .iter()
             .filter(|row| row.class == Some(Class::LowValue))
@@ -233,16 +272,23 @@ impl LowValue {
             *by_reason
                 .entry(format!("{}/{}", row.stage, row.reason))
                 .or_default() += row.counts.tokens;
+            if let Some(of) = by_source.iter_mut().find(|of| of.source == row.source) {
+                of.rejected_tokens += row.counts.tokens;
+            }
         }
         let rejected_tokens = by_reason.values().sum();
         LowValue {
             rejected_tokens,
             rejected_share_of_read: share(rejected_tokens, read_tokens),
             by_reason,
-            kept_below: below.map(|(threshold, tokens)| KeptBelow {
-                threshold,
-                tokens,
-                share_of_read: share(tokens, read_tokens),
+            by_source,
+            kept_below: below.map(|(threshold, tokens)| {
+                let tokens = tokens.iter().sum();
+                KeptBelow {
+                    threshold,
+                    tokens,
+                    share_of_read: share(tokens, read_tokens),
+                }
             }),
         }
     }
@@ -261,6 +307,7 @@ pub(super) fn schema() -> Value {
             .collect();
         json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
     };
+    let bytes = json!({ "type": "array", "items": whole, "minItems": 256, "maxItems": 256 });
     let rows = |items: Value| json!({ "type": "array", "items": items });
     let read = object(
         json!({ "source": text, "documents": whole, "bytes": whole, "tokens": whole }),
@@ -306,16 +353,20 @@ pub(super) fn schema() -> Value {
                 "rejected_tokens": whole,
                 "rejected_share_of_read": share,
                 "by_reason": { "type": "object", "additionalProperties": whole },
+                "by_source": rows(object(json!({
+                    "source": text, "rejected_tokens": whole, "kept_below_tokens": whole
+                }), &["kept_below_tokens"])),
                 "kept_below": object(json!({ "threshold": share, "tokens": whole, "share_of_read": share }), &[])
             }), &["kept_below"]),
             "usefulness": object(json!({
                 "estimator": text,
                 "calibration": text,
-                "histogram": { "type": "array", "items": whole, "minItems": 256, "maxItems": 256 },
+                "histogram": bytes,
+                "by_score": object(json!({ "documents": bytes, "tokens": bytes }), &[]),
                 "sum": { "type": "number", "minimum": 0 },
                 "u_ref": share,
                 "data_goodput": { "type": "number", "minimum": 0 },
-                "by_source": rows(object(json!({ "source": text, "tokens": whole, "sum_255": whole }), &[]))
+                "by_source": rows(object(json!({ "source": text, "tokens": whole, "sum_255": whole, "histogram": bytes }), &[]))
             }), &["u_ref", "data_goodput"]),
             "tokenizer": object(json!({ "name": text, "fingerprint": text, "counts": { "const": "exact" } }), &[]),
             "identities": rows(object(json!({

@@ -3,13 +3,17 @@
 mod identities;
 mod ledger;
 mod table;
+mod threshold;
 
 pub use identities::Identity;
 pub use ledger::{
-    Audit, Emitted, KeptBelow, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow,
-    SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness,
+    Audit, DocumentHistogram, Emitted, KeptBelow, LossRow, LowValue, NoteRow, QuarantineRow,
+    ReadRow, SourceLowValue, SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness,
 };
 pub use table::{By, csv, grouped, short, table};
+pub use threshold::{
+    Amount, Bounds, Change, Changes, RejectedThreshold, SourceThreshold, Threshold,
+};
 
 /// The JSON Schema of `audit.json` (draft 2020-12).
 pub fn schema() -> serde_json::Value {

@@ -221,14 +221,7 @@ pub fn table(audit: &Audit, by: By) -> String {
     }
     out.push('\n');
     for identity in &audit.identities {
-        let _ = writeln!(
-            out,
-            "{} {}: {} = {}",
-            if identity.holds { "holds" } else { "FAILS" },
-            identity.name,
-            identity.left,
-            identity.right
-        );
+        let _ = writeln!(out, "{}", identity.line());
     }
     out
 }
@@ -349,7 +342,7 @@ pub fn csv(audit: &Audit) -> String {
     out
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

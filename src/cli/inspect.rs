@@ -307,7 +307,7 @@ impl Inspect {
 }
 
 /// An id or the like on one line.
-fn printable_line(text: &str) -> String {
+pub(super) fn printable_line(text: &str) -> String {
     printable(text).replace(['\n', '\t'], "\u{fffd}")
 }
 

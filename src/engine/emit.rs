@@ -9,7 +9,7 @@ use super::decide::{Decisions, Fate, KeyValues};
 use super::progress::Progress;
 use super::scores::Scores;
 use super::{EngineError, Stop};
-use crate::audit::{Emitted, SourceUsefulness};
+use crate::audit::Emitted;
 use crate::plan::Rejects as RejectsKept;
 use crate::record::FieldSpec;
 use crate::shard::{
@@ -88,11 +88,12 @@ pub struct StageWords {
 pub struct ShardSums {
     /// For the ledger.
     pub emitted: Emitted,
-    /// Emitted tokens by usefulness byte.
-    pub histogram: Vec<u64>,
-    /// By source.
-    pub by_source: BTreeMap<String, SourceUsefulness>,
+    /// Emitted tokens by usefulness byte, by input.
+    pub histograms: BTreeMap<u16, Histogram>,
 }
+
+/// Tokens by usefulness byte.
+pub type Histogram = [u64; 256];
 
 impl ShardSums {
     fn add(&mut self, other: ShardSums) {
@@ -103,23 +104,11 @@ impl ShardSums {
         mine.special_tokens += theirs.special_tokens;
         mine.padding += theirs.padding;
         mine.repeated_tokens += theirs.repeated_tokens;
-        if self.histogram.is_empty() {
-            self.histogram = vec![0; 256];
-        }
-        for (sum, count) in self.histogram.iter_mut().zip(&other.histogram) {
-            *sum += count;
-        }
-        for (source, sums) in other.by_source {
-            let entry = self
-                .by_source
-                .entry(source.clone())
-                .or_insert(SourceUsefulness {
-                    source,
-                    tokens: 0,
-                    sum_255: 0,
-                });
-            entry.tokens += sums.tokens;
-            entry.sum_255 += sums.sum_255;
+        for (input, theirs) in other.histograms {
+            let mine = self.histograms.entry(input).or_insert([0; 256]);
+            for (sum, count) in mine.iter_mut().zip(theirs) {
+                *sum += count;
+            }
         }
     }
 }
@@ -180,10 +169,7 @@ impl Emit<'_> {
         let folder = self.out.join("shards");
         fresh_folder(&folder)?;
         let mut files = Vec::new();
-        let mut sums = ShardSums {
-            histogram: vec![0; 256],
-            ..ShardSums::default()
-        };
+        let mut sums = ShardSums::default();
         let schema = schema(&self.shape);
         for (number, shard) in layout.shards.iter().enumerate() {
             let path = folder.join(format!("shard-{number:05}.parquet"));
@@ -225,10 +211,7 @@ impl Emit<'_> {
         end: u64,
         schema: &SchemaRef,
     ) -> Result<(Vec<RecordBatch>, ShardSums), EngineError> {
-        let mut sums = ShardSums {
-            histogram: vec![0; 256],
-            ..ShardSums::default()
-        };
+        let mut sums = ShardSums::default();
         let mut batches = Vec::new();
         let mut rows = ShardRows::new(first);
         for number in first..end {
@@ -251,16 +234,14 @@ impl Emit<'_> {
                     .extend_from_slice(&self.corpus.tokens(segment.number)[stretch.clone()]);
                 let document = self.corpus.row(segment.number);
                 let source = self.corpus.source(document);
-                let mut by_source = SourceUsefulness {
-                    source: source.to_string(),
-                    tokens: u64::from(segment.tokens),
-                    sum_255: 0,
-                };
                 if let Some((scores, _)) = self.scores {
                     let bytes = &scores.usefulness(segment.number)[stretch.clone()];
+                    let histogram = sums
+                        .histograms
+                        .entry(self.corpus.input(document))
+                        .or_insert([0; 256]);
                     for &byte in bytes {
-                        sums.histogram[byte as usize] += 1;
-                        by_source.sum_255 += u64::from(byte);
+                        histogram[byte as usize] += 1;
                     }
                     match self.shape.usefulness {
                         Some(UsefulnessType::U8) => rows.usefulness_u8.extend_from_slice(bytes),
@@ -274,15 +255,6 @@ impl Emit<'_> {
                     if self.shape.excess_nats {
                         rows.excess_nats
                             .extend_from_slice(&scores.excess_nats(segment.number)[stretch]);
-                    }
-                }
-                match sums.by_source.get_mut(source) {
-                    Some(sum) => {
-                        sum.tokens += by_source.tokens;
-                        sum.sum_255 += by_source.sum_255;
-                    }
-                    None => {
-                        sums.by_source.insert(source.to_string(), by_source);
                     }
                 }
                 if segment.frame & 2 == 2 {

@@ -7,10 +7,12 @@ use super::decide::{Decisions, StageNotes};
 use super::emit::{ShardSums, StageWords};
 use super::inputs::Inputs;
 use super::options;
+use super::scores::Scores;
 use super::work::write_whole;
+use crate::algo::quantise::byte_of;
 use crate::audit::{
-    Audit, Identity, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow, SourceUsefulness,
-    TokenizerEntry, TruncatedFile, Usefulness,
+    Audit, DocumentHistogram, Identity, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow,
+    SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness,
 };
 use crate::plan::{Plan, StageRef};
 use crate::record::Counts;
@@ -51,6 +53,7 @@ pub struct Finish<'a> {
     pub stages: &'a [StageWords],
     pub notes: StageNotes,
     pub sums: ShardSums,
+    pub scores: Option<&'a Scores<'a>>,
     pub tokenizer: TokenizerManifest,
     pub estimator: Option<(&'static EstimatorKind, Value)>,
     pub order: &'a Layout,
@@ -158,6 +161,10 @@ impl Finish<'_> {
         let mut lost: BTreeMap<(bool, u16, u16, usize), Counts> = BTreeMap::new();
         let mut repeated_ids: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         let mut spelled = 0;
+        let mut by_score = DocumentHistogram {
+            documents: vec![0; 256],
+            tokens: vec![0; 256],
+        };
         for (number, row) in corpus.rows() {
             let source = source_of[corpus.input(row) as usize];
             let fate = self.decisions.fate(number);
@@ -171,6 +178,11 @@ impl Finish<'_> {
             read[source] += counts;
             if self.decisions.is_kept(number) {
                 kept[source] += counts;
+                if let Some(scores) = self.scores {
+                    let byte = usize::from(byte_of(scores.of(number).score));
+                    by_score.documents[byte] += 1;
+                    by_score.tokens[byte] += counts.tokens;
+                }
             } else {
                 let failed = self.decisions.is_failed(number);
                 *lost
@@ -273,25 +285,35 @@ impl Finish<'_> {
             }
         }
         let emitted = self.sums.emitted;
-        let read_tokens: u64 = read.iter().map(|counts| counts.tokens).sum();
-        let histogram = &self.sums.histogram;
+        let mut histograms = vec![[0u64; 256]; sources.len()];
+        for (input, counts) in &self.sums.histograms {
+            let sum = &mut histograms[source_of[*input as usize]];
+            sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+        }
         let below = self.estimator.as_ref().map(|_| {
-            let tokens = histogram
-                .iter()
-                .enumerate()
-                .filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0)
-                .map(|(_, n)| n)
-                .sum();
-            (LOW_USEFULNESS, tokens)
+            let tokens = histograms.iter().map(|histogram| {
+                let bytes = histogram.iter().enumerate();
+                bytes
+                    .filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0)
+                    .map(|(_, n)| n)
+                    .sum()
+            });
+            (LOW_USEFULNESS, tokens.collect())
         });
+        // Whole bytes are summed, so the sums are exact until the one division.
+        let sum_255 = |histogram: &[u64]| -> u64 {
+            let bytes = histogram.iter().enumerate();
+            bytes.map(|(byte, n)| byte as u64 * n).sum()
+        };
         let usefulness = self.estimator.as_ref().map(|(kind, fitted)| {
-            // Whole bytes are summed, so the sum is exact until the one division.
-            let sum_255: u64 = histogram
-                .iter()
-                .enumerate()
-                .map(|(byte, n)| byte as u64 * n)
-                .sum();
-            let sum = sum_255 as f64 / 255.0;
+            let mut histogram = vec![0; 256];
+            for counts in &histograms {
+                histogram
+                    .iter_mut()
+                    .zip(counts)
+                    .for_each(|(sum, n)| *sum += n);
+            }
+            let sum = sum_255(&histogram) as f64 / 255.0;
             let u_ref = fitted
                 .get("u_ref")
                 .and_then(Value::as_f64)
@@ -303,7 +325,8 @@ impl Finish<'_> {
                     .and_then(Value::as_str)
                     .unwrap_or("uncalibrated")
                     .to_string(),
-                histogram: histogram.clone(),
+                histogram,
+                by_score: by_score.clone(),
                 sum,
                 u_ref,
                 data_goodput: u_ref
@@ -311,16 +334,12 @@ impl Finish<'_> {
                     .map(|u_ref| sum / u_ref / emitted.positions as f64),
                 by_source: sources
                     .iter()
-                    .map(|source| {
-                        self.sums
-                            .by_source
-                            .get(*source)
-                            .cloned()
-                            .unwrap_or(SourceUsefulness {
-                                source: source.to_string(),
-                                tokens: 0,
-                                sum_255: 0,
-                            })
+                    .zip(&histograms)
+                    .map(|(source, histogram)| SourceUsefulness {
+                        source: source.to_string(),
+                        tokens: histogram.iter().sum(),
+                        sum_255: sum_255(histogram),
+                        histogram: histogram.to_vec(),
                     })
                     .collect(),
             }
@@ -332,9 +351,9 @@ impl Finish<'_> {
             records_in_files: records,
             records_left_out: left_out,
             sample_share: self.sample_share,
+            low_value: LowValue::of(&rows(&read), &rejected, below),
             read: rows(&read),
             kept: rows(&kept),
-            low_value: LowValue::of(&rejected, read_tokens, below),
             rejected,
             failed,
             edited: Vec::new(),

@@ -82,6 +82,7 @@ mod prepare;
 mod progress;
 mod run;
 mod scores;
+mod threshold;
 mod verify;
 mod work;
 
@@ -89,6 +90,7 @@ pub use error::EngineError;
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
 pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, prepare, run};
+pub use threshold::threshold;
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
 
 use std::sync::atomic::{AtomicBool, Ordering};

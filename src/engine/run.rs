@@ -924,6 +924,7 @@ fn go(
         stages: &words,
         notes,
         sums,
+        scores: scores.as_ref().map(|(scores, _)| scores),
         tokenizer: tokenizer_manifest,
         estimator,
         order: &layout,

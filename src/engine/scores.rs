@@ -6,6 +6,7 @@ use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
+use crate::algo::quantise::byte_of;
 use crate::score::{Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource};
 use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
@@ -196,11 +197,6 @@ impl TokenSource for TokenView<'_, '_> {
         self.visit(*task, range.clone(), visit);
         Ok(())
     }
-}
-
-/// The byte that stands for a usefulness: value times 255, rounded half to even.
-pub fn quantised(usefulness: f32) -> u8 {
-    (usefulness.clamp(0.0, 1.0) * 255.0).round_ties_even() as u8
 }
 
 /// Stands for the estimator where no document reaches the stage: there is nothing to learn from, and
@@ -449,7 +445,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 .iter_mut()
                 .zip(&scores.usefulness)
             {
-                *byte = quantised(usefulness);
+                *byte = byte_of(usefulness);
             }
             if self.wanted.usefulness_f32 {
                 block.usefulness_f32[place.clone()].copy_from_slice(&scores.usefulness);

@@ -9,3 +9,4 @@ mod robustness;
 mod rooms;
 mod same_bytes;
 mod support;
+mod threshold;
