@@ -1,5 +1,6 @@
 //! The token ledger: what was read, what was kept, where the rest went, and that it adds up.
 
+pub mod html;
 mod identities;
 mod ledger;
 mod table;

@@ -280,27 +280,31 @@ impl Threshold {
     fn rejected_table(&self, rejected: &[RejectedThreshold], out: &mut String) {
         let label =
             |row: &RejectedThreshold| format!("{}: {} / {}", row.source, row.stage, row.reason);
-        let width = rejected
-            .iter()
+        let unscored: u64 = rejected.iter().map(|row| row.unscored.documents).sum();
+        let rejected = || {
+            let scored = |row: &&RejectedThreshold| row.below.documents + row.not_below.documents > 0;
+            rejected.iter().filter(scored)
+        };
+        let width = rejected()
             .map(|row| label(row).chars().count())
             .chain([24])
             .max()
             .unwrap_or(0);
         let _ = writeln!(
             out,
-            "\n{:<width$}  {:>12}  {:>12}  {:>12}",
-            "rejected documents", "below", "not below", "not scored"
+            "\n{:<width$}  {:>12}  {:>12}",
+            "rejected documents", "below", "not below"
         );
-        for row in rejected {
+        for row in rejected() {
             let _ = writeln!(
                 out,
-                "{:<width$}  {:>12}  {:>12}  {:>12}",
+                "{:<width$}  {:>12}  {:>12}",
                 label(row),
                 grouped(row.below.documents),
-                grouped(row.not_below.documents),
-                grouped(row.unscored.documents)
+                grouped(row.not_below.documents)
             );
         }
+        let _ = writeln!(out, "{} more were rejected before anything was scored", grouped(unscored));
     }
 
     /// Head of [`Threshold::csv`] and of the lines of [`Change::csv`].

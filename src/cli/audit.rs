@@ -1,7 +1,7 @@
 //! `goodput audit`
 
 use super::{CliError, Format, STOP};
-use crate::audit::{Audit as Ledger, By, Change, Identity, Threshold, csv, table};
+use crate::audit::{Audit as Ledger, By, Change, Identity, Threshold, csv, html, table};
 use crate::engine;
 use crate::shard::Manifest;
 use crate::terminal;
@@ -15,6 +15,7 @@ Examples:
   goodput audit out/web-mix
   goodput audit out/web-mix --by source
   goodput audit out/web-mix --format json | jq .low_value
+  goodput audit out/web-mix --format html > ledger.html
   goodput audit out/web-mix --threshold 0.2            what would go below 0.2, at once, from histograms
   goodput audit out/web-mix --threshold 0.2 --exact --format csv | grep ^dropped    which documents
 
@@ -84,11 +85,17 @@ impl Audit {
             Format::Table => table(&ledger, by),
             Format::Json => text,
             Format::Csv => csv(&ledger),
+            Format::Html => html::ledger(&ledger),
         })?;
         all_hold(&ledger.identities)
     }
 
     fn threshold(self, ledger: &Ledger, threshold: f64) -> Result<(), CliError> {
+        if self.format == Format::Html {
+            return Err(CliError::Request(
+                "--threshold is shown as table, json or csv, not as html; the page without it has the histograms".to_string(),
+            ));
+        }
         if !self.exact {
             let found = Threshold::of(ledger, threshold).ok_or_else(|| {
                 CliError::Request(format!(
@@ -97,7 +104,7 @@ impl Audit {
                 ))
             })?;
             terminal::print(&match self.format {
-                Format::Table => found.table(&[]),
+                Format::Table | Format::Html => found.table(&[]),
                 Format::Json => json(&found)? + "\n",
                 Format::Csv => format!("{}{}", Threshold::CSV_HEAD, found.csv()),
             })?;
@@ -110,14 +117,14 @@ impl Audit {
             .map_err(|error| CliError::Request(format!("{} {error}", path.display())))?;
         // Any number of documents may change, so they are printed while they are found.
         let mut piece = match self.format {
-            Format::Table => String::new(),
+            Format::Table | Format::Html => String::new(),
             Format::Csv => Threshold::CSV_HEAD.to_string(),
             Format::Json => "{\n  \"documents\": [".to_string(),
         };
         let (mut shown, mut any) = (Vec::new(), false);
         let mut changed = |change: Change<'_>| -> io::Result<()> {
             match self.format {
-                Format::Table => {
+                Format::Table | Format::Html => {
                     let line = format!(
                         "  {:<9} {}  source {}  score {}\n",
                         change.change,
@@ -146,7 +153,7 @@ impl Audit {
         let found =
             engine::threshold(&self.out, &manifest, ledger, threshold, &STOP, &mut changed)?;
         match self.format {
-            Format::Table => piece.push_str(&found.table(&shown)),
+            Format::Table | Format::Html => piece.push_str(&found.table(&shown)),
             Format::Csv => piece.push_str(&found.csv()),
             Format::Json => {
                 let sums = json(&found)?;

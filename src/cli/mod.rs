@@ -3,6 +3,7 @@
 mod audit;
 mod check;
 mod inspect;
+mod inspect_html;
 mod run;
 mod schema;
 mod stages;
@@ -52,6 +53,8 @@ pub enum Format {
     Json,
     /// Comma-separated values.
     Csv,
+    /// One page that needs nothing else.
+    Html,
 }
 
 /// Why a command ended without its result.
