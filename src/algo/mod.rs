@@ -3,12 +3,14 @@
 pub mod excess;
 pub mod hash;
 pub mod histogram;
+pub mod isotonic;
 pub mod kendall;
 pub mod kneser_ney;
 pub mod language;
 pub mod minhash;
 pub mod ngram_model;
 pub mod ngram_table;
+pub mod novelty;
 pub mod pacing;
 pub mod quantise;
 pub mod unigram_prior;

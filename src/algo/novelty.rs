@@ -31,11 +31,23 @@ mod tests {
 
     #[test]
     fn golden_values() {
-        for (copy, expected) in [1.0, 0.9682, 0.9073, 0.8502, 0.7967].into_iter().enumerate() {
+        for (copy, expected) in [1.0, 0.9682, 0.9073, 0.8502, 0.7967]
+            .into_iter()
+            .enumerate()
+        {
             assert!((novelty(copy as u32) - expected).abs() < 5e-5, "{copy}");
         }
-        for (epochs, expected) in [(1, 1.0), (2, 1.968_199), (4, 3.725_673), (8, 6.624_119), (16, 10.582_457)] {
-            assert!((value_of_copies(epochs) - expected).abs() < 1e-6, "{epochs}");
+        for (epochs, expected) in [
+            (1, 1.0),
+            (2, 1.968_199),
+            (4, 3.725_673),
+            (8, 6.624_119),
+            (16, 10.582_457),
+        ] {
+            assert!(
+                (value_of_copies(epochs) - expected).abs() < 1e-6,
+                "{epochs}"
+            );
         }
     }
 

@@ -1,8 +1,8 @@
 //! Self-contained pages: one file, no scripts but its own, nothing loaded from anywhere.
 
-use super::Audit;
 use super::ledger::{LossRow, share};
 use super::table::grouped;
+use super::{Audit, CurriculumPart, Usefulness, Worth};
 use crate::record::Counts;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -170,7 +170,13 @@ pub fn ledger(audit: &Audit) -> String {
             grouped(audit.records_left_out)
         );
     }
-    let heads = ["", "#documents", "#bytes", "#tokens", "#share of tokens read"];
+    let heads = [
+        "",
+        "#documents",
+        "#bytes",
+        "#tokens",
+        "#share of tokens read",
+    ];
     let line = |label: &str, sum: Counts| {
         let mut cells = vec![words(label)];
         cells.extend(counts(sum, read));
@@ -192,7 +198,10 @@ pub fn ledger(audit: &Audit) -> String {
     out.push_str("<h2>By source</h2>\n");
     let rejected = by(&audit.rejected, |row| &row.source);
     let rows = audit.read.iter().zip(&audit.kept).map(|(read, kept)| {
-        let gone = rejected.get(read.source.as_str()).copied().unwrap_or_default();
+        let gone = rejected
+            .get(read.source.as_str())
+            .copied()
+            .unwrap_or_default();
         let low = audit
             .low_value
             .by_source
@@ -353,13 +362,92 @@ fn usefulness(audit: &Audit, out: &mut String) {
         escape(&usefulness.estimator),
         escape(&usefulness.calibration),
         usefulness
+            .worth
             .data_goodput
-            .map_or(String::new(), |goodput| format!(", data goodput {goodput:.3}"))
+            .map_or(String::new(), |goodput| format!(
+                ", data goodput {goodput:.3}"
+            ))
     );
+    worth(usefulness, out);
     out.push_str("<p class=\"soft\">Emitted tokens</p>\n");
     histogram(out, &usefulness.histogram, "tokens");
     out.push_str("<p class=\"soft\">Kept documents by their score</p>\n");
     histogram(out, &usefulness.by_score.documents, "documents");
+}
+
+/// Reference-equivalent tokens by source, by reason and along the curriculum, and what they are measured against.
+fn worth(usefulness: &Usefulness, out: &mut String) {
+    let (Some(sum), Some(u_ref)) = (
+        usefulness.worth.reference_equivalent_tokens,
+        usefulness.u_ref,
+    ) else {
+        return;
+    };
+    let _ = writeln!(
+        out,
+        "<p>The emitted tokens are worth {} tokens of reference text, whose mean usefulness is {u_ref:.3}.</p>",
+        grouped(sum.round() as u64)
+    );
+    let cells = |tokens: u64, worth: Worth| {
+        [
+            number(grouped(tokens)),
+            number(grouped(
+                worth.reference_equivalent_tokens.unwrap_or(0.0).round() as u64,
+            )),
+            number(format!("{:.3}", worth.data_goodput.unwrap_or(0.0))),
+        ]
+    };
+    let of_source = usefulness.by_source.iter().map(|row| {
+        let mut line = vec![words(&row.source), words("emitted")];
+        line.extend(cells(row.tokens, row.worth));
+        line
+    });
+    let of_reason = usefulness.rejected.iter().map(|row| {
+        let why = format!("rejected: {} / {}", row.stage, row.reason);
+        let mut line = vec![words(&row.source), words(&why)];
+        line.extend(cells(row.tokens, row.worth));
+        line
+    });
+    table(
+        out,
+        &[
+            "source",
+            "",
+            "#tokens",
+            "#reference-equivalent",
+            "#per token",
+        ],
+        of_source.chain(of_reason),
+    );
+    if !usefulness.u_ref_by_domain.is_empty() {
+        table(
+            out,
+            &["domain of the reference", "#mean usefulness"],
+            usefulness
+                .u_ref_by_domain
+                .iter()
+                .map(|(name, u_ref)| vec![words(name), number(format!("{u_ref:.3}"))]),
+        );
+    }
+    out.push_str("<p class=\"soft\">Data goodput along the curriculum, tenth by tenth</p>\n");
+    let of = |part: &CurriculumPart| part.worth.data_goodput.unwrap_or(0.0);
+    let highest = usefulness.curriculum.iter().map(of).fold(1e-9, f64::max);
+    out.push_str("<svg viewBox=\"0 0 640 140\" width=\"640\" role=\"img\" aria-label=\"data goodput along the curriculum\">");
+    for (at, part) in usefulness.curriculum.iter().enumerate() {
+        let height = 105.0 * of(part) / highest;
+        let (x, top) = (at * 64, 125.0 - height);
+        let _ = write!(
+            out,
+            "<rect class=\"bar\" x=\"{x}\" y=\"{top:.1}\" width=\"62\" height=\"{height:.1}\"><title>positions from {}: {} tokens of text</title></rect>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">{:.3}</text>",
+            grouped(part.first_position),
+            grouped(part.tokens),
+            x + 31,
+            top - 3.0,
+            of(part)
+        );
+    }
+    out.push_str("<line class=\"axis\" x1=\"0\" y1=\"125.5\" x2=\"640\" y2=\"125.5\"/></svg>\n");
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ mod threshold;
 
 pub use identities::Identity;
 pub use ledger::{
-    Audit, DocumentHistogram, Emitted, KeptBelow, LossRow, LowValue, NoteRow, QuarantineRow,
-    ReadRow, SourceLowValue, SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness,
+    Audit, CurriculumPart, DocumentHistogram, Emitted, KeptBelow, LossRow, LowValue, NoteRow,
+    QuarantineRow, ReadRow, RejectedUsefulness, SourceLowValue, SourceUsefulness, TokenizerEntry,
+    TruncatedFile, Usefulness, Worth,
 };
 pub use table::{By, csv, grouped, short, table};
 pub use threshold::{

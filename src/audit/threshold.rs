@@ -282,7 +282,8 @@ impl Threshold {
             |row: &RejectedThreshold| format!("{}: {} / {}", row.source, row.stage, row.reason);
         let unscored: u64 = rejected.iter().map(|row| row.unscored.documents).sum();
         let rejected = || {
-            let scored = |row: &&RejectedThreshold| row.below.documents + row.not_below.documents > 0;
+            let scored =
+                |row: &&RejectedThreshold| row.below.documents + row.not_below.documents > 0;
             rejected.iter().filter(scored)
         };
         let width = rejected()
@@ -304,7 +305,11 @@ impl Threshold {
                 grouped(row.not_below.documents)
             );
         }
-        let _ = writeln!(out, "{} more were rejected before anything was scored", grouped(unscored));
+        let _ = writeln!(
+            out,
+            "{} more were rejected before anything was scored",
+            grouped(unscored)
+        );
     }
 
     /// Head of [`Threshold::csv`] and of the lines of [`Change::csv`].

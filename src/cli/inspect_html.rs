@@ -11,7 +11,8 @@ article{border-top:1px solid var(--line);padding:.6rem 0 1rem}
 .t{font:15px/1.9 ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere;tab-size:4;margin:.5rem 0}
 .t b{font-weight:400;border-radius:2px;padding:.12em 0;background:color-mix(in oklab,var(--high) calc(var(--u)*1%),var(--low));box-shadow:inset -1px 0 var(--paper)}
 .t b.x{color:var(--soft)}
-.t b.n::before{content:'\\21b5';opacity:.45}
+.t i{opacity:.45;font-style:normal;user-select:none}
+article .soft{white-space:pre-wrap}
 .scale{display:inline-block;width:12rem;height:.8rem;vertical-align:middle;border:1px solid var(--line);background:linear-gradient(90deg in oklab,var(--low),var(--high))}
 #detail{position:fixed;right:1rem;bottom:1rem;max-width:26rem;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.6rem .9rem;white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace;box-shadow:0 2px 10px #0003}
 #detail:empty{display:none}
@@ -138,8 +139,7 @@ fn tokens(
     let joined: Vec<u8> = bytes.iter().flatten().flatten().copied().collect();
     let (text, class) = match std::str::from_utf8(&joined) {
         Ok("") => (format!("[id {}]", ids[0]), " class=\"x\""),
-        Ok(text) if text.contains('\n') => (escape(text), " class=\"n\""),
-        Ok(text) => (escape(text), ""),
+        Ok(text) => (escape(text).replace('\n', "<i>\u{21b5}</i>\n"), ""),
         // A character that is cut off at the border of the row, or bytes that are no text.
         Err(_) => (hexadecimal(&joined), " class=\"x\""),
     };
@@ -217,7 +217,10 @@ mod tests {
     fn tokens_that_share_a_character_stand_together() {
         let euro = "€".as_bytes();
         assert_eq!(characters(&some(&[b"a", b"b"])), 1);
-        assert_eq!(characters(&some(&[&euro[..1], &euro[1..2], &euro[2..], b"x"])), 3);
+        assert_eq!(
+            characters(&some(&[&euro[..1], &euro[1..2], &euro[2..], b"x"])),
+            3
+        );
         // The end of one and the beginning of another character in one token.
         let two = "€€".as_bytes();
         assert_eq!(characters(&some(&[&two[..2], &two[2..4], &two[4..]])), 3);

@@ -1,6 +1,7 @@
 //! Commands: arguments in, text and an exit code out. One file per command.
 
 mod audit;
+mod calibrate;
 mod check;
 mod inspect;
 mod inspect_html;
@@ -40,6 +41,7 @@ enum Command {
     Audit(audit::Audit),
     Verify(verify::Verify),
     Inspect(inspect::Inspect),
+    Calibrate(calibrate::Calibrate),
     Stages(stages::Stages),
     Schema(schema::Schema),
 }
@@ -96,6 +98,7 @@ pub fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Audit(audit) => audit.run(),
         Command::Verify(verify) => verify.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Calibrate(calibrate) => calibrate.run(),
         Command::Stages(stages) => stages.run(),
         Command::Schema(schema) => schema.run(),
     }

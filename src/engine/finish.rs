@@ -4,15 +4,19 @@ use super::EngineError;
 use super::arrange::Layout;
 use super::corpus::SPELLS_SPECIAL;
 use super::decide::{Decisions, StageNotes};
-use super::emit::{ShardSums, StageWords};
+use super::domains::References;
+use super::emit::{
+    CURRICULUM_PARTS, RejectedUsefulness, ShardSums, StageWords, UsefulnessKey, UsefulnessSum,
+    part_start,
+};
 use super::inputs::Inputs;
 use super::options;
 use super::scores::Scores;
 use super::work::write_whole;
 use crate::algo::quantise::byte_of;
 use crate::audit::{
-    Audit, DocumentHistogram, Identity, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow,
-    SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness,
+    self, Audit, CurriculumPart, DocumentHistogram, Identity, LossRow, LowValue, NoteRow,
+    QuarantineRow, ReadRow, SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness, Worth,
 };
 use crate::plan::{Plan, StageRef};
 use crate::record::Counts;
@@ -53,6 +57,8 @@ pub struct Finish<'a> {
     pub stages: &'a [StageWords],
     pub notes: StageNotes,
     pub sums: ShardSums,
+    pub rejected: RejectedUsefulness,
+    pub references: Option<&'a References<'a>>,
     pub scores: Option<&'a Scores<'a>>,
     pub tokenizer: TokenizerManifest,
     pub estimator: Option<(&'static EstimatorKind, Value)>,
@@ -329,9 +335,14 @@ impl Finish<'_> {
                 by_score: by_score.clone(),
                 sum,
                 u_ref,
-                data_goodput: u_ref
-                    .filter(|_| emitted.positions > 0)
-                    .map(|u_ref| sum / u_ref / emitted.positions as f64),
+                u_ref_by_domain: fitted
+                    .get("u_ref_by_domain")
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(name, u_ref)| Some((name.clone(), u_ref.as_f64()?)))
+                    .collect(),
+                worth: self.worth(emitted.positions, |_| true),
                 by_source: sources
                     .iter()
                     .zip(&histograms)
@@ -340,8 +351,13 @@ impl Finish<'_> {
                         tokens: histogram.iter().sum(),
                         sum_255: sum_255(histogram),
                         histogram: histogram.to_vec(),
+                        worth: self.worth(histogram.iter().sum(), |key| {
+                            sources[source_of[usize::from(key.input)]] == *source
+                        }),
                     })
                     .collect(),
+                rejected: self.rejected(&sources, &source_of),
+                curriculum: self.curriculum(emitted.positions),
             }
         });
         let mut audit = Audit {
@@ -379,6 +395,72 @@ impl Finish<'_> {
         };
         audit.identities = Identity::of(&audit);
         audit
+    }
+
+    /// What the emitted tokens are worth of which `wanted` says so.
+    fn worth(&self, places: u64, wanted: impl Fn(&UsefulnessKey) -> bool) -> Worth {
+        let Some(references) = self.references else {
+            return Worth::default();
+        };
+        let sums = self.sums.usefulness.iter().filter(|(key, _)| wanted(key));
+        Worth::of(
+            sums.map(|(key, sum)| (references.value(key.reference), key.copy, sum.sum_255)),
+            places,
+        )
+    }
+
+    fn curriculum(&self, positions: u64) -> Vec<CurriculumPart> {
+        (0..CURRICULUM_PARTS)
+            .map(|part| {
+                let first_position = part_start(part, positions);
+                let here = part_start(part + 1, positions) - first_position;
+                let mut sum = UsefulnessSum::default();
+                for (key, more) in &self.sums.usefulness {
+                    if u64::from(key.part) == part {
+                        sum += *more;
+                    }
+                }
+                CurriculumPart {
+                    first_position,
+                    positions: here,
+                    tokens: sum.tokens,
+                    sum_255: sum.sum_255,
+                    worth: self.worth(here, |key| u64::from(key.part) == part),
+                }
+            })
+            .collect()
+    }
+
+    /// What was rejected after it had been scored, by stage, reason and source.
+    fn rejected(&self, sources: &[&str], source_of: &[usize]) -> Vec<audit::RejectedUsefulness> {
+        let mut rows: BTreeMap<(u16, u16, usize), Vec<(u16, UsefulnessSum)>> = BTreeMap::new();
+        for (&(stage, reason, input, reference), &sum) in &self.rejected {
+            let source = source_of[usize::from(input)];
+            rows.entry((stage, reason, source))
+                .or_default()
+                .push((reference, sum));
+        }
+        rows.into_iter()
+            .map(|((stage, reason, source), sums)| {
+                let words = &self.stages[usize::from(stage)];
+                let mut total = UsefulnessSum::default();
+                sums.iter().for_each(|(_, sum)| total += *sum);
+                let worth = self.references.map(|references| {
+                    let sums = sums
+                        .iter()
+                        .map(|(reference, sum)| (references.value(*reference), 0, sum.sum_255));
+                    Worth::of(sums, total.tokens)
+                });
+                audit::RejectedUsefulness {
+                    source: sources[source].to_string(),
+                    stage: words.label.clone(),
+                    reason: words.reasons[usize::from(reason)].name.to_string(),
+                    tokens: total.tokens,
+                    sum_255: total.sum_255,
+                    worth: worth.unwrap_or_default(),
+                }
+            })
+            .collect()
     }
 
     /// Writes `pipeline.yaml` and `audit.json`. Returns the manifest too, and its text, which is to be

@@ -71,8 +71,10 @@
 //! a disk of 2 GB/s.
 
 mod arrange;
+mod calibrate;
 mod corpus;
 mod decide;
+mod domains;
 mod emit;
 mod error;
 mod finish;
@@ -86,6 +88,7 @@ mod threshold;
 mod verify;
 mod work;
 
+pub use calibrate::{CalibrateOptions, calibrate};
 pub use error::EngineError;
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};

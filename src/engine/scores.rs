@@ -2,12 +2,16 @@
 
 use super::corpus::{Corpus, DocRow};
 use super::decide::Decisions;
+use super::domains::Domains;
 use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
+use crate::algo::isotonic::Curve;
 use crate::algo::quantise::byte_of;
-use crate::score::{Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource};
+use crate::score::{
+    Calibrated, Estimator, Fit, FitError, FitInput, TokenDocument, TokenScores, TokenSource,
+};
 use crate::spill::{Column, IoContext};
 use rayon::prelude::*;
 use serde_json::Value;
@@ -71,6 +75,7 @@ pub struct TokenView<'d, 'a> {
     seed: u64,
     fold_by_id: bool,
     tokens: u64,
+    domains: &'d Domains,
     /// Documents of a task, by their places in it.
     parts: Vec<(usize, Range<usize>)>,
     stop: &'d Stop,
@@ -123,6 +128,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
         stage: u16,
         seed: u64,
         fold_by_id: bool,
+        domains: &'d Domains,
         stop: &'d Stop,
     ) -> Self {
         let (_, tokens) = decisions.reaching(stage);
@@ -132,13 +138,14 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id,
             tokens,
+            domains,
             parts: parts_of(corpus),
             stop,
         }
     }
 
     /// All documents of a reference, folds by content.
-    pub fn reference(corpus: &'a Corpus, seed: u64, stop: &'d Stop) -> Self {
+    pub fn reference(corpus: &'a Corpus, seed: u64, domains: &'d Domains, stop: &'d Stop) -> Self {
         let tokens = corpus.rows().map(|(_, row)| u64::from(row.tokens)).sum();
         TokenView {
             corpus,
@@ -146,6 +153,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
             seed,
             fold_by_id: false,
             tokens,
+            domains,
             parts: parts_of(corpus),
             stop,
         }
@@ -197,6 +205,12 @@ impl TokenSource for TokenView<'_, '_> {
         self.visit(*task, range.clone(), visit);
         Ok(())
     }
+    fn domains(&self) -> &[String] {
+        self.domains.names()
+    }
+    fn domain(&self, number: u64) -> Option<usize> {
+        self.domains.of(self.corpus, number)
+    }
 }
 
 /// Stands for the estimator where no document reaches the stage: there is nothing to learn from, and
@@ -226,6 +240,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub reference: Option<&'p TokenView<'d, 'p>>,
     /// Every id is below it.
     pub vocabulary_size: u32,
+    /// What usefulness is led through, and what the description says of it.
+    pub calibration: Option<&'p (Curve, Value)>,
     /// Anonymous memory for the fit.
     pub memory_bytes: u64,
     /// Columns to keep.
@@ -266,6 +282,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                     .map(|reference| reference as &dyn TokenSource),
                 vocabulary_size: self.vocabulary_size,
                 seed: self.view.seed,
+                calibration: self.calibration.map(|(curve, _)| curve),
                 work: &fit_folder,
                 memory_bytes: self.memory_bytes,
             };
@@ -282,6 +299,12 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 )),
                 other => other,
             })?;
+            let estimator = match self.calibration {
+                Some((curve, about)) if self.view.tokens > 0 => {
+                    Box::new(Calibrated::new(estimator, curve.clone(), about.clone()))
+                }
+                _ => estimator,
+            };
             progress.end();
             phase_ended("fit");
             stop.check()?;

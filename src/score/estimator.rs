@@ -1,5 +1,6 @@
 //! The contract of an estimator.
 
+use crate::algo::isotonic::Curve;
 use crate::record::{OptionError, Options, Spec};
 use std::path::Path;
 
@@ -31,6 +32,14 @@ pub trait TokenSource: Sync {
     /// # Errors
     /// When the part cannot be read.
     fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> std::io::Result<()>;
+    /// Names of the domains that documents are of; none where they are not tagged.
+    fn domains(&self) -> &[String] {
+        &[]
+    }
+    /// The place of a document's domain among [`TokenSource::domains`], by its number.
+    fn domain(&self, _number: u64) -> Option<usize> {
+        None
+    }
 }
 
 /// What an estimator may learn from.
@@ -45,6 +54,9 @@ pub struct FitInput<'a> {
     pub seed: u64,
     /// An empty folder of its own for models and intermediate files.
     pub work: &'a Path,
+    /// What every usefulness is led through afterwards, also where it is averaged in the fit; `None` where
+    /// no calibration is named.
+    pub calibration: Option<&'a Curve>,
     /// Anonymous memory that the fit may use. Must not change the result.
     pub memory_bytes: u64,
 }

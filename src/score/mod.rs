@@ -2,6 +2,7 @@
 //!
 //! Adding one is one new file here and its line in [`TABLE`].
 
+mod calibrated;
 mod estimator;
 mod ngram_excess;
 mod ngram_fit;
@@ -12,6 +13,7 @@ mod random;
 mod testing;
 mod unigram;
 
+pub use calibrated::Calibrated;
 pub use estimator::{
     DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TokenDocument, TokenScores,
     TokenSource,

@@ -79,6 +79,7 @@ pub(super) fn fit_within(
         reference: reference.map(|reference| reference as &dyn TokenSource),
         vocabulary_size,
         seed: 17,
+        calibration: None,
         work: work.path(),
         memory_bytes,
     });

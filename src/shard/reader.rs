@@ -84,7 +84,9 @@ pub struct ReadShard {
     pub metadata: BTreeMap<String, String>,
 }
 
-fn open(path: &Path) -> Result<(ParquetRecordBatchReader, BTreeMap<String, String>), PartError> {
+pub(super) fn open(
+    path: &Path,
+) -> Result<(ParquetRecordBatchReader, BTreeMap<String, String>), PartError> {
     let at = |e: ParquetError| PartError::at(path, e);
     let file = File::open(path).map_err(|e| PartError::at(path, e))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(at)?;

@@ -302,7 +302,8 @@ impl Tokenizer {
     /// What one token stands for, for people: its text, `<0xNN>` for each byte that is no text on
     /// its own, `<id N>` for an id that no token has.
     pub fn token_text(&self, id: u32) -> String {
-        self.token_bytes(id).map_or_else(|| format!("<id {id}>"), |bytes| show(&bytes))
+        self.token_bytes(id)
+            .map_or_else(|| format!("<id {id}>"), |bytes| show(&bytes))
     }
 
     /// The id of a token such as `<|endoftext|>`: a special or added token as written, else a

@@ -103,10 +103,12 @@ impl Vocabulary {
         let first = self.places.partition_point(|place| place.0 < id);
         let &(found, start, end) = self.places.get(first)?;
         let spelled = &self.spellings[start as usize..end as usize];
-        (found == id).then(|| match self.byte_fallback.then(|| fallback_byte(spelled)) {
-            Some(Some(byte)) => vec![byte],
-            _ => self.meaning(spelled),
-        })
+        (found == id).then(
+            || match self.byte_fallback.then(|| fallback_byte(spelled)) {
+                Some(Some(byte)) => vec![byte],
+                _ => self.meaning(spelled),
+            },
+        )
     }
 
     /// The bytes that a spelling stands for.

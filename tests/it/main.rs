@@ -1,5 +1,6 @@
 //! Tests of the program as a whole: one binary, one module a subject.
 
+mod calibration;
 mod cli;
 mod contract;
 mod faults;
