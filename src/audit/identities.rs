@@ -17,7 +17,19 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn new(name: &str, left: u64, right: i64) -> Identity {
+    /// One line for people.
+    pub fn line(&self) -> String {
+        format!(
+            "{} {}: {} = {}",
+            if self.holds { "holds" } else { "FAILS" },
+            self.name,
+            self.left,
+            self.right
+        )
+    }
+
+    /// Claims that both sides are equal.
+    pub fn new(name: &str, left: u64, right: i64) -> Identity {
         let left = left as i64;
         Identity {
             name: name.to_string(),

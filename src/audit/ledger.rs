@@ -1,6 +1,7 @@
 //! `audit.json`, field by field.
 
 use super::Identity;
+use crate::algo::novelty::novelty;
 use crate::record::{Class, Counts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -92,9 +93,23 @@ pub struct LowValue {
     pub rejected_share_of_read: f64,
     /// The same by `stage/reason`.
     pub by_reason: BTreeMap<String, u64>,
+    /// Both by source, in the order of the pipeline file.
+    pub by_source: Vec<SourceLowValue>,
     /// Kept tokens of low usefulness; absent without a `score` stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_below: Option<KeptBelow>,
+}
+
+/// Tokens of low value of one source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceLowValue {
+    /// Name in the pipeline file.
+    pub source: String,
+    /// Tokens rejected for reasons of class `low_value`.
+    pub rejected_tokens: u64,
+    /// Tokens in the shards below the threshold of [`LowValue::kept_below`]; absent without a `score` stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_below_tokens: Option<u64>,
 }
 
 /// Tokens in the shards whose usefulness is below a threshold.
@@ -117,6 +132,89 @@ pub struct SourceUsefulness {
     pub tokens: u64,
     /// Sum of their stored bytes: usefulness times 255, exact.
     pub sum_255: u64,
+    /// Emitted tokens by stored byte: 256 counts, the usefulness being index / 255.
+    pub histogram: Vec<u64>,
+    /// What they are worth.
+    #[serde(flatten)]
+    pub worth: Worth,
+}
+
+/// What tokens are worth beside held-out reference text of their domain. Empty where the estimator has
+/// no u_ref.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worth {
+    /// Sum of nu x u / u_ref: how many tokens of reference text are as useful together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_equivalent_tokens: Option<f64>,
+    /// That by position: of the emitted positions, special tokens and padding included, where the whole or a
+    /// part of the curriculum is meant; of their tokens alone, where those of a source or a reason are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_goodput: Option<f64>,
+}
+
+impl Worth {
+    /// Sums bytes of usefulness (255 x u) by what they are measured against: u_ref, and the number of the
+    /// copy, 0 for the first. `places` is what the sum is divided by for the goodput; 0 gives none.
+    ///
+    /// ```
+    /// # use goodput::audit::Worth;
+    /// // Two tokens of u = 1 where reference text has 0.8, and one of u = 0.2 where it has 0.4: 2.5 + 0.5.
+    /// let worth = Worth::of([(0.8, 0, 510), (0.4, 0, 51)].into_iter(), 4);
+    /// assert_eq!(worth.reference_equivalent_tokens, Some(3.0));
+    /// assert_eq!(worth.data_goodput, Some(0.75));
+    /// ```
+    pub fn of(sums: impl Iterator<Item = (f64, u32, u64)>, places: u64) -> Worth {
+        let one = |(u_ref, copy, sum_255)| novelty(copy) * (sum_255 as f64 / 255.0) / u_ref;
+        let sum: f64 = sums.map(one).sum();
+        Worth {
+            reference_equivalent_tokens: Some(sum),
+            data_goodput: (places > 0).then(|| sum / places as f64),
+        }
+    }
+}
+
+/// Usefulness of documents that were rejected after they had been scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RejectedUsefulness {
+    /// Name in the pipeline file.
+    pub source: String,
+    /// The stage's label.
+    pub stage: String,
+    /// One of the stage's reasons.
+    pub reason: String,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Sum of their bytes of usefulness: usefulness times 255, exact.
+    pub sum_255: u64,
+    /// What they would have been worth.
+    #[serde(flatten)]
+    pub worth: Worth,
+}
+
+/// Usefulness along the curriculum: one of ten parts with equally many positions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurriculumPart {
+    /// Place of its first token, counting every position from 0.
+    pub first_position: u64,
+    /// Positions, special tokens and padding included.
+    pub positions: u64,
+    /// Tokens of text among them.
+    pub tokens: u64,
+    /// Sum of their bytes of usefulness: usefulness times 255, exact.
+    pub sum_255: u64,
+    /// What they are worth.
+    #[serde(flatten)]
+    pub worth: Worth,
+}
+
+/// Kept documents by their score, rounded to a byte like a usefulness: 256 counts each, the score being
+/// index / 255. Scores outside of 0 to 1 count as the nearer bound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DocumentHistogram {
+    /// Documents.
+    pub documents: Vec<u64>,
+    /// Their tokens, each document's once.
+    pub tokens: Vec<u64>,
 }
 
 /// Usefulness of what was emitted.
@@ -128,16 +226,26 @@ pub struct Usefulness {
     pub calibration: String,
     /// Emitted tokens by stored byte: 256 counts, the usefulness being index / 255.
     pub histogram: Vec<u64>,
+    /// Kept documents by score.
+    pub by_score: DocumentHistogram,
     /// Sum of the usefulness of all emitted tokens.
     pub sum: f64,
     /// Mean usefulness of held-out reference text; absent where the estimator has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub u_ref: Option<f64>,
-    /// sum / u_ref / emitted positions, padding included; absent without u_ref.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_goodput: Option<f64>,
+    /// The same by domain, where the reference is tagged and has enough held-out text of it. Documents of
+    /// other domains are measured against `u_ref`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub u_ref_by_domain: BTreeMap<String, f64>,
+    /// What all emitted tokens are worth; by all positions, padding included.
+    #[serde(flatten)]
+    pub worth: Worth,
     /// The same by source.
     pub by_source: Vec<SourceUsefulness>,
+    /// What was rejected after it had been scored, in the order of the pipeline file.
+    pub rejected: Vec<RejectedUsefulness>,
+    /// The emitted tokens along the curriculum, in ten parts.
+    pub curriculum: Vec<CurriculumPart>,
 }
 
 /// Which tokenizer the counts are of.
@@ -223,9 +331,20 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
 }
 
 impl LowValue {
-    /// Sums the rejected rows of class `low_value`.
-    pub fn of(rejected: &[LossRow], read_tokens: u64, below: Option<(f64, u64)>) -> LowValue {
+    /// Sums the rejected rows of class `low_value`. `below` has the threshold and the kept tokens
+    /// below it, by source in the order of `read`.
+    pub fn of(read: &[ReadRow], rejected: &[LossRow], below: Option<(f64, Vec<u64>)>) -> LowValue {
+        let read_tokens = Audit::total(read).tokens;
         let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
+        let mut by_source: Vec<SourceLowValue> = read
+            .iter()
+            .enumerate()
+            .map(|(at, row)| SourceLowValue {
+                source: row.source.clone(),
+                rejected_tokens: 0,
+                kept_below_tokens: below.as_ref().map(|(_, tokens)| tokens[at]),
+            })
+            .collect();
         for row in rejected
             .iter()
             .filter(|row| row.class == Some(Class::LowValue))
@@ -233,16 +352,23 @@ impl LowValue {
             *by_reason
                 .entry(format!("{}/{}", row.stage, row.reason))
                 .or_default() += row.counts.tokens;
+            if let Some(of) = by_source.iter_mut().find(|of| of.source == row.source) {
+                of.rejected_tokens += row.counts.tokens;
+            }
         }
         let rejected_tokens = by_reason.values().sum();
         LowValue {
             rejected_tokens,
             rejected_share_of_read: share(rejected_tokens, read_tokens),
             by_reason,
-            kept_below: below.map(|(threshold, tokens)| KeptBelow {
-                threshold,
-                tokens,
-                share_of_read: share(tokens, read_tokens),
+            by_source,
+            kept_below: below.map(|(threshold, tokens)| {
+                let tokens = tokens.iter().sum();
+                KeptBelow {
+                    threshold,
+                    tokens,
+                    share_of_read: share(tokens, read_tokens),
+                }
             }),
         }
     }
@@ -261,6 +387,9 @@ pub(super) fn schema() -> Value {
             .collect();
         json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
     };
+    let amount = json!({ "type": "number", "minimum": 0 });
+    let worth = ["reference_equivalent_tokens", "data_goodput"];
+    let bytes = json!({ "type": "array", "items": whole, "minItems": 256, "maxItems": 256 });
     let rows = |items: Value| json!({ "type": "array", "items": items });
     let read = object(
         json!({ "source": text, "documents": whole, "bytes": whole, "tokens": whole }),
@@ -306,17 +435,34 @@ pub(super) fn schema() -> Value {
                 "rejected_tokens": whole,
                 "rejected_share_of_read": share,
                 "by_reason": { "type": "object", "additionalProperties": whole },
+                "by_source": rows(object(json!({
+                    "source": text, "rejected_tokens": whole, "kept_below_tokens": whole
+                }), &["kept_below_tokens"])),
                 "kept_below": object(json!({ "threshold": share, "tokens": whole, "share_of_read": share }), &[])
             }), &["kept_below"]),
             "usefulness": object(json!({
                 "estimator": text,
                 "calibration": text,
-                "histogram": { "type": "array", "items": whole, "minItems": 256, "maxItems": 256 },
+                "histogram": bytes,
+                "by_score": object(json!({ "documents": bytes, "tokens": bytes }), &[]),
                 "sum": { "type": "number", "minimum": 0 },
                 "u_ref": share,
-                "data_goodput": { "type": "number", "minimum": 0 },
-                "by_source": rows(object(json!({ "source": text, "tokens": whole, "sum_255": whole }), &[]))
-            }), &["u_ref", "data_goodput"]),
+                "u_ref_by_domain": { "type": "object", "additionalProperties": share },
+                "reference_equivalent_tokens": amount,
+                "data_goodput": amount,
+                "by_source": rows(object(json!({
+                    "source": text, "tokens": whole, "sum_255": whole, "histogram": bytes,
+                    "reference_equivalent_tokens": amount, "data_goodput": amount
+                }), &worth)),
+                "rejected": rows(object(json!({
+                    "source": text, "stage": text, "reason": text, "tokens": whole, "sum_255": whole,
+                    "reference_equivalent_tokens": amount, "data_goodput": amount
+                }), &worth)),
+                "curriculum": rows(object(json!({
+                    "first_position": whole, "positions": whole, "tokens": whole, "sum_255": whole,
+                    "reference_equivalent_tokens": amount, "data_goodput": amount
+                }), &worth))
+            }), &["u_ref", "u_ref_by_domain", "reference_equivalent_tokens", "data_goodput"]),
             "tokenizer": object(json!({ "name": text, "fingerprint": text, "counts": { "const": "exact" } }), &[]),
             "identities": rows(object(json!({
                 "name": text, "left": { "type": "integer" }, "right": { "type": "integer" }, "holds": { "type": "boolean" }

@@ -1,7 +1,7 @@
 //! The ledger for people and for spreadsheets.
 
-use super::Audit;
 use super::ledger::{LossRow, share};
+use super::{Audit, Usefulness, Worth};
 use crate::record::Counts;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -214,23 +214,78 @@ pub fn table(audit: &Audit, by: By) -> String {
                 usefulness.sum / emitted.tokens as f64
             }
         );
-        if let Some(goodput) = usefulness.data_goodput {
+        if let Some(goodput) = usefulness.worth.data_goodput {
             let _ = write!(out, ", data goodput {goodput:.3}");
         }
         out.push('\n');
+        worth(usefulness, &mut out);
     }
     out.push('\n');
     for identity in &audit.identities {
-        let _ = writeln!(
-            out,
-            "{} {}: {} = {}",
-            if identity.holds { "holds" } else { "FAILS" },
-            identity.name,
-            identity.left,
-            identity.right
-        );
+        let _ = writeln!(out, "{}", identity.line());
     }
     out
+}
+
+/// Reference-equivalent tokens by source, by reason and along the curriculum.
+fn worth(usefulness: &Usefulness, out: &mut String) {
+    if usefulness.worth.reference_equivalent_tokens.is_none() {
+        return;
+    }
+    let mut rows: Vec<(String, u64, Worth)> = Vec::new();
+    for row in &usefulness.by_source {
+        rows.push((row.source.clone(), row.tokens, row.worth));
+    }
+    // Rows of one reason are of its sources, one after another.
+    let mut reasons: Vec<(String, u64, f64)> = Vec::new();
+    for row in &usefulness.rejected {
+        let label = format!("- {} / {}", row.stage, row.reason);
+        let worth = row.worth.reference_equivalent_tokens.unwrap_or(0.0);
+        match reasons.iter_mut().find(|sum| sum.0 == label) {
+            Some(sum) => {
+                sum.1 += row.tokens;
+                sum.2 += worth;
+            }
+            None => reasons.push((label, row.tokens, worth)),
+        }
+    }
+    for (label, tokens, worth) in reasons {
+        let worth = Worth {
+            reference_equivalent_tokens: Some(worth),
+            data_goodput: (tokens > 0).then(|| worth / tokens as f64),
+        };
+        rows.push((label, tokens, worth));
+    }
+    let width = rows
+        .iter()
+        .map(|row| row.0.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(24);
+    let _ = writeln!(
+        out,
+        "  {:<width$}  {:>14}  {:>20}  {:>9}",
+        "worth beside reference", "tokens", "reference-equivalent", "per token"
+    );
+    for (label, tokens, worth) in rows {
+        let _ = writeln!(
+            out,
+            "  {label:<width$}  {:>14}  {:>20}  {:>9.3}",
+            grouped(tokens),
+            grouped(worth.reference_equivalent_tokens.unwrap_or(0.0).round() as u64),
+            worth.data_goodput.unwrap_or(0.0)
+        );
+    }
+    let parts: Vec<String> = usefulness
+        .curriculum
+        .iter()
+        .map(|part| format!("{:.3}", part.worth.data_goodput.unwrap_or(0.0)))
+        .collect();
+    let _ = writeln!(
+        out,
+        "  data goodput along the curriculum, tenth by tenth: {}",
+        parts.join(" ")
+    );
 }
 
 /// That only a sample was read, where it was.
@@ -349,7 +404,7 @@ pub fn csv(audit: &Audit) -> String {
     out
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -1,6 +1,7 @@
 //! `goodput inspect`
 
 use super::CliError;
+use super::inspect_html::Html;
 use crate::engine::{self, EngineError};
 use crate::plan::TokenizerSource as Named;
 use crate::shard::{Manifest, ReadRejects, ReadShard};
@@ -16,7 +17,8 @@ Examples:
   goodput inspect out/web-mix
   goodput inspect out/web-mix --id part-00.jsonl:1234 --tokens 2000
   goodput inspect out/web-mix --rejects --reason near_duplicate
-  goodput inspect out/web-mix --colour always | less -R")]
+  goodput inspect out/web-mix --colour always | less -R
+  goodput inspect out/web-mix --documents 20 --tokens 500 --format html --output documents.html")]
 pub struct Inspect {
     /// Output folder of a finished run.
     out: PathBuf,
@@ -41,6 +43,12 @@ pub struct Inspect {
     /// Colours, or a bar behind each token where there are none.
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
     colour: String,
+    /// How documents are shown: text for a terminal, or one HTML page that needs nothing else.
+    #[arg(long, value_name = "HOW", default_value = "text", value_parser = ["text", "html"])]
+    format: String,
+    /// Write to this file instead of stdout.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// The pipeline file, where it is not where the run found it.
     #[arg(long, value_name = "FILE")]
     pipeline: Option<PathBuf>,
@@ -71,17 +79,28 @@ impl Inspect {
         let colour = match self.colour.as_str() {
             "always" => true,
             "never" => false,
-            _ => terminal::stdout_has_colour(),
+            _ => self.output.is_none() && terminal::stdout_has_colour(),
         };
-        let mut text = String::new();
-        if manifest.estimator.is_some() {
-            self.legend(&manifest, colour, &mut text);
+        let html = self.format == "html";
+        let mut writer = Writer {
+            inspect: &self,
+            tokenizer: &tokenizer,
+            colour,
+            text: String::new(),
+            html: html.then(Html::new),
+            shown: 0,
+        };
+        if manifest.estimator.is_some() && !html {
+            self.legend(&manifest, colour, &mut writer.text);
         }
-        let shown = if self.rejects {
-            self.show_rejects(&manifest, &tokenizer, colour, &mut text)?
+        if self.rejects {
+            self.show_rejects(&manifest, &mut writer)?;
         } else {
-            self.show_rows(&manifest, &tokenizer, colour, &mut text)?
-        };
+            self.show_rows(&manifest, &mut writer)?;
+        }
+        let Writer {
+            text, html, shown, ..
+        } = writer;
         if shown == 0 {
             let what = if self.rejects
                 && !manifest
@@ -95,7 +114,13 @@ impl Inspect {
             };
             return Err(CliError::Request(format!("{}: {what}", self.out.display())));
         }
-        terminal::print(&text)?;
+        let text = html.map_or(text, |html| html.page(&manifest, self.rejects));
+        match &self.output {
+            Some(path) => std::fs::write(path, text).map_err(|error| {
+                CliError::Request(format!("--output: {}: {error}", path.display()))
+            })?,
+            None => terminal::print(&text)?,
+        }
         Ok(())
     }
 
@@ -148,42 +173,25 @@ impl Inspect {
             && self.source.as_deref().is_none_or(|wanted| wanted == source)
     }
 
-    fn show_rows(
-        &self,
-        manifest: &Manifest,
-        tokenizer: &Tokenizer,
-        colour: bool,
-        text: &mut String,
-    ) -> Result<u64, CliError> {
-        let mut shown = 0;
-        let begins = u32::from(manifest.tokenizer.begin_token.is_some());
+    fn show_rows(&self, manifest: &Manifest, writer: &mut Writer<'_>) -> Result<(), CliError> {
         for file in manifest
             .files
             .iter()
             .filter(|file| file.path.starts_with("shards/"))
         {
-            if shown >= self.documents {
+            if writer.shown >= self.documents {
                 break;
             }
             let mut shard =
                 ReadShard::open(&self.out.join(&file.path)).map_err(EngineError::from)?;
             shard
                 .rows(&mut |row| {
-                    for segment in &row.segments {
-                        if shown >= self.documents || !self.wanted(segment.doc_id, segment.source) {
+                    for (segment, place) in row.stretches() {
+                        if writer.shown >= self.documents
+                            || !self.wanted(segment.doc_id, segment.source)
+                        {
                             continue;
                         }
-                        let tokens = segment
-                            .tokens
-                            .unwrap_or(row.input_ids.len() as u32 - row.special_tokens)
-                            as usize;
-                        let start = segment
-                            .row_start
-                            .unwrap_or(if segment.doc_token_start == 0 {
-                                begins
-                            } else {
-                                0
-                            }) as usize;
                         let score = segment
                             .score
                             .map_or(String::new(), |score| format!("  score {score:.3}"));
@@ -192,47 +200,35 @@ impl Inspect {
                         } else {
                             String::new()
                         };
-                        let _ = writeln!(
-                            text,
-                            "{}  source {}  row {}  {tokens} tokens{from}{score}",
-                            printable_line(segment.doc_id),
+                        let head = format!(
+                            "  source {}  row {}  {} tokens{from}{score}",
                             segment.source,
-                            row.position
+                            row.position,
+                            place.len()
                         );
-                        let usefulness = row
-                            .usefulness
-                            .as_ref()
-                            .map(|all| &all[start..start + tokens]);
-                        self.tokens(
-                            &row.input_ids[start..start + tokens],
-                            usefulness,
-                            tokenizer,
-                            colour,
-                            text,
-                        );
-                        shown += 1;
+                        let stretch = Stretch {
+                            doc_id: segment.doc_id,
+                            first_token: segment.doc_token_start as usize,
+                            ids: Some(&row.input_ids[place.clone()]),
+                            usefulness: row.usefulness.as_ref().map(|all| &all[place.clone()]),
+                            excess_nats: row.excess_nats.as_ref().map(|all| &all[place]),
+                        };
+                        writer.stretch(&head, &stretch);
                     }
-                    shown < self.documents
+                    writer.shown < self.documents
                 })
                 .map_err(EngineError::from)?;
         }
-        Ok(shown)
+        Ok(())
     }
 
-    fn show_rejects(
-        &self,
-        manifest: &Manifest,
-        tokenizer: &Tokenizer,
-        colour: bool,
-        text: &mut String,
-    ) -> Result<u64, CliError> {
-        let mut shown = 0;
+    fn show_rejects(&self, manifest: &Manifest, writer: &mut Writer<'_>) -> Result<(), CliError> {
         for file in manifest
             .files
             .iter()
             .filter(|file| file.path.starts_with("rejects/"))
         {
-            if shown >= self.documents {
+            if writer.shown >= self.documents {
                 break;
             }
             let mut rejects =
@@ -253,43 +249,69 @@ impl Inspect {
                     let score = row
                         .score
                         .map_or(String::new(), |score| format!("  score {score:.3}"));
-                    let _ = writeln!(
-                        text,
-                        "{}  source {}  {} tokens  {}: {} ({}){kept}{score}",
-                        printable_line(row.doc_id),
-                        row.source,
-                        row.tokens,
-                        row.stage,
-                        row.reason,
-                        row.value
+                    let head = format!(
+                        "  source {}  {} tokens  {}: {} ({}){kept}{score}",
+                        row.source, row.tokens, row.stage, row.reason, row.value
                     );
-                    if let Some(ids) = &row.input_ids {
-                        self.tokens(ids, row.usefulness.as_deref(), tokenizer, colour, text);
-                    }
-                    shown += 1;
-                    shown < self.documents
+                    let stretch = Stretch {
+                        doc_id: row.doc_id,
+                        first_token: 0,
+                        ids: row.input_ids.as_deref(),
+                        usefulness: row.usefulness.as_deref(),
+                        excess_nats: None,
+                    };
+                    writer.stretch(&head, &stretch);
+                    writer.shown < self.documents
                 })
                 .map_err(EngineError::from)?;
         }
-        Ok(shown)
+        Ok(())
     }
+}
 
-    fn tokens(
-        &self,
-        ids: &[u32],
-        usefulness: Option<&[f32]>,
-        tokenizer: &Tokenizer,
-        colour: bool,
-        text: &mut String,
-    ) {
-        let shown = ids.len().min(self.tokens);
-        match usefulness {
-            None => text.push_str(&printable(&tokenizer.decode(&ids[..shown]))),
+/// A document, or the part of one that stands in a row.
+pub(super) struct Stretch<'a> {
+    pub(super) doc_id: &'a str,
+    /// Where in the document it begins, in tokens.
+    pub(super) first_token: usize,
+    /// Token ids; absent where they were not kept.
+    pub(super) ids: Option<&'a [u32]>,
+    /// From 0 to 1, as many as ids; absent where nothing was scored.
+    pub(super) usefulness: Option<&'a [f32]>,
+    /// In nats, as many as ids, where they are stored.
+    pub(super) excess_nats: Option<&'a [f32]>,
+}
+
+/// Where documents go: onto a page, or into text for a terminal.
+struct Writer<'a> {
+    inspect: &'a Inspect,
+    tokenizer: &'a Tokenizer,
+    colour: bool,
+    text: String,
+    html: Option<Html>,
+    shown: u64,
+}
+
+impl Writer<'_> {
+    fn stretch(&mut self, head: &str, stretch: &Stretch<'_>) {
+        self.shown += 1;
+        if let Some(html) = &mut self.html {
+            html.stretch(head, stretch, self.inspect.tokens, self.tokenizer);
+            return;
+        }
+        let _ = writeln!(self.text, "{}{head}", printable_line(stretch.doc_id));
+        let Some(ids) = stretch.ids else {
+            return;
+        };
+        let shown = ids.len().min(self.inspect.tokens);
+        let text = &mut self.text;
+        match stretch.usefulness {
+            None => text.push_str(&printable(&self.tokenizer.decode(&ids[..shown]))),
             Some(usefulness) => {
                 for (id, &usefulness) in ids[..shown].iter().zip(usefulness) {
-                    let token = printable(&tokenizer.token_text(*id));
+                    let token = printable(&self.tokenizer.token_text(*id));
                     let at = step(usefulness);
-                    if colour {
+                    if self.colour {
                         // A colour must not run to the end of the line.
                         let token = token.replace('\n', "\x1b[0m\n");
                         let _ = write!(text, "\x1b[48;5;{}m{token}\x1b[0m", COLOURS[at]);
@@ -307,7 +329,7 @@ impl Inspect {
 }
 
 /// An id or the like on one line.
-fn printable_line(text: &str) -> String {
+pub(super) fn printable_line(text: &str) -> String {
     printable(text).replace(['\n', '\t'], "\u{fffd}")
 }
 

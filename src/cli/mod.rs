@@ -1,9 +1,11 @@
 //! Commands: arguments in, text and an exit code out. One file per command.
 
 mod audit;
+mod calibrate;
 mod check;
 mod fit;
 mod inspect;
+mod inspect_html;
 mod run;
 mod schema;
 mod stages;
@@ -41,6 +43,7 @@ enum Command {
     Audit(audit::Audit),
     Verify(verify::Verify),
     Inspect(inspect::Inspect),
+    Calibrate(calibrate::Calibrate),
     Stages(stages::Stages),
     Schema(schema::Schema),
 }
@@ -54,6 +57,8 @@ pub enum Format {
     Json,
     /// Comma-separated values.
     Csv,
+    /// One page that needs nothing else.
+    Html,
 }
 
 /// Why a command ended without its result.
@@ -96,6 +101,7 @@ pub fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Audit(audit) => audit.run(),
         Command::Verify(verify) => verify.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Calibrate(calibrate) => calibrate.run(),
         Command::Stages(stages) => stages.run(),
         Command::Schema(schema) => schema.run(),
     }

@@ -3,7 +3,7 @@
 use super::CliError;
 use crate::terminal;
 
-/// Print a JSON Schema: of pipeline files, shard rows, the ledger or the manifest.
+/// Print a JSON Schema: of pipeline files, shard rows, the ledger, the manifest or calibrations.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -11,7 +11,7 @@ Examples:
   goodput schema audit")]
 pub struct Schema {
     /// Which schema.
-    #[arg(value_parser = ["pipeline", "shard", "audit", "manifest"])]
+    #[arg(value_parser = ["pipeline", "shard", "audit", "manifest", "calibration"])]
     name: String,
 }
 
@@ -32,6 +32,7 @@ pub fn schema(name: &str) -> Option<String> {
         "shard" => crate::shard::row_schema(),
         "audit" => crate::audit::schema(),
         "manifest" => crate::shard::manifest_schema(),
+        "calibration" => crate::shard::calibration_schema(),
         _ => return None,
     };
     Some(format!("{schema:#}\n"))

@@ -6,11 +6,12 @@
 use super::arrange::Layout;
 use super::corpus::Corpus;
 use super::decide::{Decisions, Fate, KeyValues};
+use super::domains::References;
 use super::inputs::Inputs;
 use super::progress::Progress;
 use super::scores::Scores;
 use super::{EngineError, Stop};
-use crate::audit::{Emitted, SourceUsefulness};
+use crate::audit::Emitted;
 use crate::plan::Rejects as RejectsKept;
 use crate::record::FieldSpec;
 use crate::shard::{
@@ -51,6 +52,8 @@ pub struct SpecialIds {
 pub struct Emit<'a> {
     /// The documents.
     pub corpus: &'a Corpus,
+    /// What usefulness is measured against, where the estimator says.
+    pub references: Option<&'a References<'a>>,
     /// Who goes.
     pub decisions: &'a Decisions<'a>,
     /// Scores, where a `score` stage ran, and its place in the chain.
@@ -91,11 +94,64 @@ pub struct StageWords {
 pub struct ShardSums {
     /// For the ledger.
     pub emitted: Emitted,
-    /// Emitted tokens by usefulness byte.
-    pub histogram: Vec<u64>,
-    /// By source.
-    pub by_source: BTreeMap<String, SourceUsefulness>,
+    /// Emitted tokens by usefulness byte, by input.
+    pub histograms: BTreeMap<u16, Histogram>,
+    /// Usefulness of the emitted tokens by all that it is shown by.
+    pub usefulness: BTreeMap<UsefulnessKey, UsefulnessSum>,
 }
+
+/// Parts of the curriculum, of equal numbers of positions, that the ledger shows usefulness by.
+pub const CURRICULUM_PARTS: u64 = 10;
+
+/// Where emitted tokens stand and what they are measured against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsefulnessKey {
+    /// Part of the curriculum, from 0.
+    pub part: u8,
+    /// Number of the input.
+    pub input: u16,
+    /// Place of the u_ref, see [`References`].
+    pub reference: u16,
+    /// 0 for the first emission of a document.
+    pub copy: u32,
+}
+
+/// A sum over tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsefulnessSum {
+    /// How many.
+    pub tokens: u64,
+    /// Sum of their bytes.
+    pub sum_255: u64,
+}
+
+impl UsefulnessSum {
+    fn of(bytes: &[u8]) -> UsefulnessSum {
+        UsefulnessSum {
+            tokens: bytes.len() as u64,
+            sum_255: bytes.iter().map(|&byte| u64::from(byte)).sum(),
+        }
+    }
+}
+
+impl std::ops::AddAssign for UsefulnessSum {
+    fn add_assign(&mut self, other: UsefulnessSum) {
+        self.tokens += other.tokens;
+        self.sum_255 += other.sum_255;
+    }
+}
+
+/// Why documents were rejected that had been scored, and what they are measured against: stage, reason,
+/// input, place of the u_ref.
+pub type RejectedUsefulness = BTreeMap<(u16, u16, u16, u16), UsefulnessSum>;
+
+/// First position of a part of the curriculum.
+pub fn part_start(part: u64, positions: u64) -> u64 {
+    (u128::from(positions) * u128::from(part) / u128::from(CURRICULUM_PARTS)) as u64
+}
+
+/// Tokens by usefulness byte.
+pub type Histogram = [u64; 256];
 
 impl ShardSums {
     fn add(&mut self, other: ShardSums) {
@@ -106,23 +162,36 @@ impl ShardSums {
         mine.special_tokens += theirs.special_tokens;
         mine.padding += theirs.padding;
         mine.repeated_tokens += theirs.repeated_tokens;
-        if self.histogram.is_empty() {
-            self.histogram = vec![0; 256];
+        for (key, sum) in other.usefulness {
+            *self.usefulness.entry(key).or_default() += sum;
         }
-        for (sum, count) in self.histogram.iter_mut().zip(&other.histogram) {
-            *sum += count;
+        for (input, theirs) in other.histograms {
+            let mine = self.histograms.entry(input).or_insert([0; 256]);
+            for (sum, count) in mine.iter_mut().zip(theirs) {
+                *sum += count;
+            }
         }
-        for (source, sums) in other.by_source {
-            let entry = self
-                .by_source
-                .entry(source.clone())
-                .or_insert(SourceUsefulness {
-                    source,
-                    tokens: 0,
-                    sum_255: 0,
-                });
-            entry.tokens += sums.tokens;
-            entry.sum_255 += sums.sum_255;
+    }
+}
+
+/// Number of the copy of every emitted document: no pipeline repeats one yet.
+const COPY: u32 = 0;
+
+impl ShardSums {
+    /// Adds consecutive tokens from place `start` on, cut where a part of the curriculum ends.
+    fn add_parts(&mut self, key: &mut UsefulnessKey, start: u64, all: u64, mut bytes: &[u8]) {
+        let mut place = start;
+        let mut part = (0..CURRICULUM_PARTS)
+            .rev()
+            .find(|&part| part_start(part, all) <= place)
+            .unwrap_or(0);
+        while !bytes.is_empty() {
+            let end = part_start(part + 1, all);
+            let fits = bytes.len().min((end - place) as usize);
+            let (here, rest) = bytes.split_at(fits);
+            key.part = part as u8;
+            *self.usefulness.entry(*key).or_default() += UsefulnessSum::of(here);
+            (bytes, place, part) = (rest, end, part + 1);
         }
     }
 }
@@ -183,35 +252,37 @@ impl Emit<'_> {
         let folder = self.out.join("shards");
         fresh_folder(&folder)?;
         let mut files = Vec::new();
-        let mut sums = ShardSums {
-            histogram: vec![0; 256],
-            ..ShardSums::default()
-        };
+        let mut sums = ShardSums::default();
         let schema = schema(&self.shape);
+        let all_positions = layout.shards.iter().map(|shard| shard.positions).sum();
+        let mut emitted_positions = 0;
         for (number, shard) in layout.shards.iter().enumerate() {
             let path = folder.join(format!("shard-{number:05}.parquet"));
             let mut part = Part::create(&path, schema.clone(), &self.metadata)?;
             // Groups are cut by positions from the shard's first row, so they do not depend on workers.
-            let mut groups: Vec<(u64, u64)> = Vec::new();
+            let mut groups: Vec<(u64, u64, u64)> = Vec::new();
             let mut positions = 0;
             for row in shard.first_row..shard.first_row + shard.rows {
                 let length = layout.rows.values()[row as usize].positions;
                 match groups.last_mut() {
-                    Some((_, end)) if positions + length <= GROUP_POSITIONS => *end = row + 1,
+                    Some((_, end, _)) if positions + length <= GROUP_POSITIONS => *end = row + 1,
                     _ => {
-                        groups.push((row, row + 1));
+                        groups.push((row, row + 1, emitted_positions));
                         positions = 0;
                     }
                 }
                 positions += length;
+                emitted_positions += length;
             }
             write_groups(
                 &mut part,
                 &groups,
                 self.stop,
-                |&(first, end), schema| self.rows(layout, first, end, schema),
+                |&(first, end, position), schema| {
+                    self.rows(layout, first, end, (position, all_positions), schema)
+                },
                 &schema,
-                |&(first, end), group| {
+                |&(first, end, _), group| {
                     self.progress.advance(end - first);
                     sums.add(group);
                 },
@@ -226,12 +297,10 @@ impl Emit<'_> {
         layout: &Layout,
         first: u64,
         end: u64,
+        (mut position, all_positions): (u64, u64),
         schema: &SchemaRef,
     ) -> Result<(Vec<RecordBatch>, ShardSums), EngineError> {
-        let mut sums = ShardSums {
-            histogram: vec![0; 256],
-            ..ShardSums::default()
-        };
+        let mut sums = ShardSums::default();
         let mut batches = Vec::new();
         let mut rows = ShardRows::new(first);
         for number in first..end {
@@ -254,17 +323,29 @@ impl Emit<'_> {
                     .extend_from_slice(&self.corpus.tokens(segment.number)[stretch.clone()]);
                 let document = self.corpus.row(segment.number);
                 let source = self.corpus.source(document);
-                let mut by_source = SourceUsefulness {
-                    source: source.to_string(),
-                    tokens: u64::from(segment.tokens),
-                    sum_255: 0,
-                };
                 if let Some((scores, _)) = self.scores {
                     let bytes = &scores.usefulness(segment.number)[stretch.clone()];
+                    let histogram = sums
+                        .histograms
+                        .entry(self.corpus.input(document))
+                        .or_insert([0; 256]);
                     for &byte in bytes {
-                        sums.histogram[byte as usize] += 1;
-                        by_source.sum_255 += u64::from(byte);
+                        histogram[byte as usize] += 1;
                     }
+                    let mut key = UsefulnessKey {
+                        part: 0,
+                        input: self.corpus.input(document),
+                        reference: self
+                            .references
+                            .map_or(0, |references| references.of(segment.number)),
+                        copy: COPY,
+                    };
+                    sums.add_parts(
+                        &mut key,
+                        position + u64::from(segment.row_start),
+                        all_positions,
+                        bytes,
+                    );
                     match self.shape.usefulness {
                         Some(UsefulnessType::U8) => rows.usefulness_u8.extend_from_slice(bytes),
                         Some(UsefulnessType::F32) => {
@@ -279,15 +360,6 @@ impl Emit<'_> {
                             .extend_from_slice(&scores.excess_nats(segment.number)[stretch]);
                     }
                 }
-                match sums.by_source.get_mut(source) {
-                    Some(sum) => {
-                        sum.tokens += by_source.tokens;
-                        sum.sum_255 += by_source.sum_255;
-                    }
-                    None => {
-                        sums.by_source.insert(source.to_string(), by_source);
-                    }
-                }
                 if segment.frame & 2 == 2 {
                     self.special(&mut rows, self.ids.end);
                 }
@@ -298,7 +370,7 @@ impl Emit<'_> {
                     row_start: segment.row_start,
                     doc_token_start: segment.doc_token_start,
                     tokens: segment.tokens,
-                    copy: 0,
+                    copy: COPY,
                     score: self
                         .scores
                         .map(|(scores, _)| scores.of(segment.number).score),
@@ -314,6 +386,7 @@ impl Emit<'_> {
                     row.positions
                 )));
             }
+            position += positions;
             sums.emitted.rows += 1;
             sums.emitted.positions += positions;
             sums.emitted.special_tokens += u64::from(row.special_tokens);
@@ -401,6 +474,37 @@ impl Emit<'_> {
             |_, group| tokens += group,
         )?;
         Ok(vec![entry(self.out, &path, part.finish()?, tokens)])
+    }
+
+    /// Usefulness of the documents that were rejected after they had been scored.
+    pub fn rejected_usefulness(&self) -> RejectedUsefulness {
+        let Some((scores, score_stage)) = self.scores else {
+            return RejectedUsefulness::new();
+        };
+        let of_task = |task: usize| {
+            let mut sums = RejectedUsefulness::new();
+            for number in self.corpus.bases[task]..self.corpus.bases[task + 1] {
+                let fate = self.decisions.fate(number);
+                let gone = !self.decisions.is_kept(number) && !self.decisions.is_failed(number);
+                if gone && fate.duplicate_id == 0 && fate.stage > score_stage {
+                    let input = self.corpus.input(self.corpus.row(number));
+                    let reference = self.references.map_or(0, |all| all.of(number));
+                    *sums
+                        .entry((fate.stage, fate.reason, input, reference))
+                        .or_default() += UsefulnessSum::of(scores.usefulness(number));
+                }
+            }
+            sums
+        };
+        let tasks: Vec<RejectedUsefulness> = (0..self.corpus.tasks.len())
+            .into_par_iter()
+            .map(of_task)
+            .collect();
+        let mut sums = RejectedUsefulness::new();
+        for (key, sum) in tasks.into_iter().flatten() {
+            *sums.entry(key).or_default() += sum;
+        }
+        sums
     }
 
     /// Documents that are rejected, in the order (input, id).

@@ -4,13 +4,19 @@ use super::EngineError;
 use super::arrange::Layout;
 use super::corpus::SPELLS_SPECIAL;
 use super::decide::{Decisions, StageNotes};
-use super::emit::{RepeatedIds, ShardSums, StageWords};
+use super::domains::References;
+use super::emit::{
+    CURRICULUM_PARTS, RejectedUsefulness, RepeatedIds, ShardSums, StageWords, UsefulnessKey,
+    UsefulnessSum, part_start,
+};
 use super::inputs::Inputs;
 use super::options;
+use super::scores::Scores;
 use super::work::write_whole;
+use crate::algo::quantise::byte_of;
 use crate::audit::{
-    Audit, Identity, LossRow, LowValue, NoteRow, QuarantineRow, ReadRow, SourceUsefulness,
-    TokenizerEntry, TruncatedFile, Usefulness,
+    self, Audit, CurriculumPart, DocumentHistogram, Identity, LossRow, LowValue, NoteRow,
+    QuarantineRow, ReadRow, SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness, Worth,
 };
 use crate::plan::{Plan, StageRef};
 use crate::record::Counts;
@@ -52,6 +58,9 @@ pub struct Finish<'a> {
     pub notes: StageNotes,
     pub repeated_ids: RepeatedIds,
     pub sums: ShardSums,
+    pub rejected: RejectedUsefulness,
+    pub references: Option<&'a References<'a>>,
+    pub scores: Option<&'a Scores<'a>>,
     pub tokenizer: TokenizerManifest,
     pub estimator: Option<(&'static EstimatorKind, Value)>,
     pub order: &'a Layout,
@@ -158,6 +167,10 @@ impl Finish<'_> {
         let mut kept = vec![Counts::default(); sources.len()];
         let mut lost: BTreeMap<(bool, u16, u16, usize), Counts> = BTreeMap::new();
         let mut spelled = 0;
+        let mut by_score = DocumentHistogram {
+            documents: vec![0; 256],
+            tokens: vec![0; 256],
+        };
         for (number, row) in corpus.rows() {
             let source = source_of[corpus.input(row) as usize];
             let fate = self.decisions.fate(number);
@@ -168,6 +181,11 @@ impl Finish<'_> {
             read[source] += counts;
             if self.decisions.is_kept(number) {
                 kept[source] += counts;
+                if let Some(scores) = self.scores {
+                    let byte = usize::from(byte_of(scores.of(number).score));
+                    by_score.documents[byte] += 1;
+                    by_score.tokens[byte] += counts.tokens;
+                }
             } else {
                 let failed = self.decisions.is_failed(number);
                 *lost
@@ -275,25 +293,35 @@ impl Finish<'_> {
             }
         }
         let emitted = self.sums.emitted;
-        let read_tokens: u64 = read.iter().map(|counts| counts.tokens).sum();
-        let histogram = &self.sums.histogram;
+        let mut histograms = vec![[0u64; 256]; sources.len()];
+        for (input, counts) in &self.sums.histograms {
+            let sum = &mut histograms[source_of[*input as usize]];
+            sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+        }
         let below = self.estimator.as_ref().map(|_| {
-            let tokens = histogram
-                .iter()
-                .enumerate()
-                .filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0)
-                .map(|(_, n)| n)
-                .sum();
-            (LOW_USEFULNESS, tokens)
+            let tokens = histograms.iter().map(|histogram| {
+                let bytes = histogram.iter().enumerate();
+                bytes
+                    .filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0)
+                    .map(|(_, n)| n)
+                    .sum()
+            });
+            (LOW_USEFULNESS, tokens.collect())
         });
+        // Whole bytes are summed, so the sums are exact until the one division.
+        let sum_255 = |histogram: &[u64]| -> u64 {
+            let bytes = histogram.iter().enumerate();
+            bytes.map(|(byte, n)| byte as u64 * n).sum()
+        };
         let usefulness = self.estimator.as_ref().map(|(kind, fitted)| {
-            // Whole bytes are summed, so the sum is exact until the one division.
-            let sum_255: u64 = histogram
-                .iter()
-                .enumerate()
-                .map(|(byte, n)| byte as u64 * n)
-                .sum();
-            let sum = sum_255 as f64 / 255.0;
+            let mut histogram = vec![0; 256];
+            for counts in &histograms {
+                histogram
+                    .iter_mut()
+                    .zip(counts)
+                    .for_each(|(sum, n)| *sum += n);
+            }
+            let sum = sum_255(&histogram) as f64 / 255.0;
             let u_ref = fitted
                 .get("u_ref")
                 .and_then(Value::as_f64)
@@ -305,26 +333,33 @@ impl Finish<'_> {
                     .and_then(Value::as_str)
                     .unwrap_or("uncalibrated")
                     .to_string(),
-                histogram: histogram.clone(),
+                histogram,
+                by_score: by_score.clone(),
                 sum,
                 u_ref,
-                data_goodput: u_ref
-                    .filter(|_| emitted.positions > 0)
-                    .map(|u_ref| sum / u_ref / emitted.positions as f64),
+                u_ref_by_domain: fitted
+                    .get("u_ref_by_domain")
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(name, u_ref)| Some((name.clone(), u_ref.as_f64()?)))
+                    .collect(),
+                worth: self.worth(emitted.positions, |_| true),
                 by_source: sources
                     .iter()
-                    .map(|source| {
-                        self.sums
-                            .by_source
-                            .get(*source)
-                            .cloned()
-                            .unwrap_or(SourceUsefulness {
-                                source: source.to_string(),
-                                tokens: 0,
-                                sum_255: 0,
-                            })
+                    .zip(&histograms)
+                    .map(|(source, histogram)| SourceUsefulness {
+                        source: source.to_string(),
+                        tokens: histogram.iter().sum(),
+                        sum_255: sum_255(histogram),
+                        histogram: histogram.to_vec(),
+                        worth: self.worth(histogram.iter().sum(), |key| {
+                            sources[source_of[usize::from(key.input)]] == *source
+                        }),
                     })
                     .collect(),
+                rejected: self.rejected(&sources, &source_of),
+                curriculum: self.curriculum(emitted.positions),
             }
         });
         let mut audit = Audit {
@@ -334,9 +369,9 @@ impl Finish<'_> {
             records_in_files: records,
             records_left_out: left_out,
             sample_share: self.sample_share,
+            low_value: LowValue::of(&rows(&read), &rejected, below),
             read: rows(&read),
             kept: rows(&kept),
-            low_value: LowValue::of(&rejected, read_tokens, below),
             rejected,
             failed,
             edited: Vec::new(),
@@ -362,6 +397,72 @@ impl Finish<'_> {
         };
         audit.identities = Identity::of(&audit);
         audit
+    }
+
+    /// What the emitted tokens are worth of which `wanted` says so.
+    fn worth(&self, places: u64, wanted: impl Fn(&UsefulnessKey) -> bool) -> Worth {
+        let Some(references) = self.references else {
+            return Worth::default();
+        };
+        let sums = self.sums.usefulness.iter().filter(|(key, _)| wanted(key));
+        Worth::of(
+            sums.map(|(key, sum)| (references.value(key.reference), key.copy, sum.sum_255)),
+            places,
+        )
+    }
+
+    fn curriculum(&self, positions: u64) -> Vec<CurriculumPart> {
+        (0..CURRICULUM_PARTS)
+            .map(|part| {
+                let first_position = part_start(part, positions);
+                let here = part_start(part + 1, positions) - first_position;
+                let mut sum = UsefulnessSum::default();
+                for (key, more) in &self.sums.usefulness {
+                    if u64::from(key.part) == part {
+                        sum += *more;
+                    }
+                }
+                CurriculumPart {
+                    first_position,
+                    positions: here,
+                    tokens: sum.tokens,
+                    sum_255: sum.sum_255,
+                    worth: self.worth(here, |key| u64::from(key.part) == part),
+                }
+            })
+            .collect()
+    }
+
+    /// What was rejected after it had been scored, by stage, reason and source.
+    fn rejected(&self, sources: &[&str], source_of: &[usize]) -> Vec<audit::RejectedUsefulness> {
+        let mut rows: BTreeMap<(u16, u16, usize), Vec<(u16, UsefulnessSum)>> = BTreeMap::new();
+        for (&(stage, reason, input, reference), &sum) in &self.rejected {
+            let source = source_of[usize::from(input)];
+            rows.entry((stage, reason, source))
+                .or_default()
+                .push((reference, sum));
+        }
+        rows.into_iter()
+            .map(|((stage, reason, source), sums)| {
+                let words = &self.stages[usize::from(stage)];
+                let mut total = UsefulnessSum::default();
+                sums.iter().for_each(|(_, sum)| total += *sum);
+                let worth = self.references.map(|references| {
+                    let sums = sums
+                        .iter()
+                        .map(|(reference, sum)| (references.value(*reference), 0, sum.sum_255));
+                    Worth::of(sums, total.tokens)
+                });
+                audit::RejectedUsefulness {
+                    source: sources[source].to_string(),
+                    stage: words.label.clone(),
+                    reason: words.reasons[usize::from(reason)].name.to_string(),
+                    tokens: total.tokens,
+                    sum_255: total.sum_255,
+                    worth: worth.unwrap_or_default(),
+                }
+            })
+            .collect()
     }
 
     /// Writes `pipeline.yaml` and `audit.json`. Returns the manifest too, and its text, which is to be

@@ -2,7 +2,7 @@
 
 use super::{EngineError, Stop};
 use crate::plan::{OnError, Plan, Problem, Problems};
-use crate::record::FieldSpec;
+use crate::record::{FieldSpec, FieldType};
 use crate::source::{self, Format, FoundFile, InputSpec, Slice};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -116,13 +116,25 @@ impl Inputs {
         }
     }
 
-    /// The files named by `reference`: text under `text`, the format guessed from the name.
+    /// The files named by `reference`: text under `text`, the format guessed from the name, and the field
+    /// that names a document's domain, where there is one, as the only declared field.
     pub fn reference(
         plan: &Plan,
         globs: &[String],
+        domain: Option<&str>,
         problem: impl Fn(String) -> Problem,
     ) -> Result<Inputs, EngineError> {
-        let spec = InputSpec::with_text("text");
+        let mut spec = InputSpec::with_text("text");
+        spec.fields = domain
+            .map(|path| {
+                Some(FieldSpec {
+                    name: "domain".to_string(),
+                    path: path.to_string(),
+                    kind: FieldType::String,
+                })
+            })
+            .into_iter()
+            .collect();
         let globs: Vec<String> = globs.iter().map(|glob| plan.glob(glob)).collect();
         let bad = |error: source::SourceError| {
             EngineError::Problems(Problems(vec![problem(format!("reference: {error}"))]))

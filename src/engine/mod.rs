@@ -71,8 +71,10 @@
 //! a disk of 2 GB/s.
 
 mod arrange;
+mod calibrate;
 mod corpus;
 mod decide;
+mod domains;
 mod emit;
 mod error;
 mod finish;
@@ -82,13 +84,16 @@ mod prepare;
 mod progress;
 mod run;
 mod scores;
+mod threshold;
 mod verify;
 mod work;
 
+pub use calibrate::{CalibrateOptions, calibrate};
 pub use error::EngineError;
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
 pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
+pub use threshold::threshold;
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,6 +3,7 @@
 use super::arrange::arrange;
 use super::corpus::Corpus;
 use super::decide::{Decisions, KeyValues, StageNotes};
+use super::domains::{Domains, References};
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
 use super::inputs::{InputFile, Inputs, default_task_bytes};
@@ -13,13 +14,14 @@ use super::scores::{ScorePhase, Scores, TokenView, Wanted};
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
+use crate::algo::isotonic::Curve;
 use crate::algo::minhash::MinHasher;
 use crate::audit::Audit;
 use crate::pack::Frame;
 use crate::plan::{self, Place, Plan, Problems, Rejects, StageRef, TokenizerSource as Named};
-use crate::record::{OptionError, Options, Value};
+use crate::record::{FieldType, OptionError, Options, Value};
 use crate::score;
-use crate::shard::{Manifest, ShardShape, TokenizerManifest, UsefulnessType};
+use crate::shard::{Calibration, Manifest, ShardShape, TokenizerManifest, UsefulnessType};
 use crate::source;
 use crate::spill::{IoContext, Spill};
 use crate::stages;
@@ -283,6 +285,13 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
                 }
             }
         }
+        if let Err(message) = domain_field(plan, &stage.options) {
+            let place = Place {
+                line: stage.line,
+                column: stage.column,
+            };
+            problems.push(plan.problem(place, message));
+        }
         if let StageRef::Score { .. } = stage.kind
             && let Some(globs) = reference_globs(&stage.options)
         {
@@ -290,11 +299,19 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
                 line: stage.line,
                 column: stage.column,
             };
-            match Inputs::reference(plan, globs, |message| plan.problem(place, message)) {
+            let domain = reference_domain(&stage.options);
+            match Inputs::reference(plan, globs, domain, |message| plan.problem(place, message)) {
                 Ok(_) => {}
                 Err(EngineError::Problems(Problems(found))) => problems.extend(found),
                 Err(other) => return Err(other),
             }
+        }
+    }
+    for stage in &plan.stages {
+        if let Some(tokenizer) = &tokenizer
+            && let Err(EngineError::Problems(Problems(found))) = calibration(plan, stage, tokenizer)
+        {
+            problems.extend(found);
         }
     }
     match (inputs, tokenizer) {
@@ -349,6 +366,113 @@ fn reference_globs(options: &Options) -> Option<&[String]> {
     match value {
         Value::List(globs) if globs.as_slice() != ["self"] => Some(globs),
         _ => None,
+    }
+}
+
+/// The calibration that the stage names, proved to be of its estimator and tokenizer, and what the
+/// description of the estimator says of it.
+fn calibration(
+    plan: &Plan,
+    stage: &plan::StagePlan,
+    tokenizer: &Tokenizer,
+) -> Result<Option<(Curve, serde_json::Value)>, EngineError> {
+    let StageRef::Score { estimator } = stage.kind else {
+        return Ok(None);
+    };
+    let Some(path) = text_option(&stage.options, "calibration") else {
+        return Ok(None);
+    };
+    let kind = score::TABLE[estimator];
+    let problem = |message: String| {
+        let place = Place {
+            line: stage.line,
+            column: stage.column,
+        };
+        EngineError::Problems(Problems(vec![
+            plan.problem(place, format!("'calibration': {path} {message}")),
+        ]))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        problem(format!(
+            "cannot be read: {error}; 'goodput calibrate' makes one"
+        ))
+    })?;
+    let (found, curve) = Calibration::parse(&text).map_err(&problem)?;
+    if (found.estimator.as_str(), found.estimator_version) != (kind.spec.name, kind.version) {
+        return Err(problem(format!(
+            "is of estimator {} version {}, the stage has {} version {}; calibrate with a pilot of this one",
+            found.estimator, found.estimator_version, kind.spec.name, kind.version
+        )));
+    }
+    if found.tokenizer_fingerprint != tokenizer.fingerprint() {
+        return Err(problem(format!(
+            "is of the tokenizer {}, the pipeline has {}; calibrate with a pilot of this one",
+            found.tokenizer_fingerprint,
+            tokenizer.fingerprint()
+        )));
+    }
+    let about = json!({
+        "calibration": format!("isotonic, pilot run '{}'", found.pilot),
+        "calibration_checksum": format!("{:032x}", hash::content(text.as_bytes())),
+        "calibration_scale_nats": found.scale_nats,
+        "calibration_error_nats": found.expected_calibration_error_nats,
+        "calibration_parameter_hash": found.estimator_parameter_hash,
+    });
+    Ok(Some((curve, about)))
+}
+
+/// An optional text among the options, where the estimator has it.
+fn text_option<'a>(options: &'a Options, name: &str) -> Option<&'a str> {
+    let (_, value) = options.iter().find(|(found, _)| *found == name)?;
+    match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The field of the reference that names a document's domain, where the estimator has that option.
+fn reference_domain(options: &Options) -> Option<&str> {
+    text_option(options, "reference_domain")
+}
+
+/// The place of the corpus' field that names a document's domain, where the options name one.
+fn domain_field(plan: &Plan, options: &Options) -> Result<Option<usize>, String> {
+    let Some(name) = text_option(options, "domain") else {
+        return Ok(None);
+    };
+    let place = plan.fields.iter().position(|field| field.name == name);
+    match place {
+        Some(place) if plan.fields[place].kind == FieldType::String => Ok(Some(place)),
+        _ => Err(format!(
+            "'domain' must be a declared field of type string, got '{name}'; add it to 'fields' of the inputs, or \
+             leave 'domain' out, and the source is the domain"
+        )),
+    }
+}
+
+/// Domains of the documents, where the estimator's options speak of domains.
+fn domains_of(
+    plan: &Plan,
+    corpus: &Corpus,
+    stage: &plan::StagePlan,
+) -> Result<Domains, EngineError> {
+    let is_self = matches!(
+        stage.options.iter().find(|(name, _)| *name == "reference"),
+        Some((_, Value::List(globs))) if globs.as_slice() == ["self"]
+    );
+    if !is_self && reference_domain(&stage.options).is_none() {
+        return Ok(Domains::none());
+    }
+    match domain_field(plan, &stage.options).map_err(EngineError::Request)? {
+        None => Ok(Domains::by_source(corpus)),
+        Some(field) => Domains::by_field(corpus, field).map_err(|found| {
+            let name = &plan.fields[field].name;
+            EngineError::Failed(format!(
+                "'domain: {name}' of stage '{}' must have 1000 different values or fewer, the documents have {found} or \
+                 more; name a field of kinds of text",
+                stage.label
+            ))
+        }),
     }
 }
 
@@ -850,6 +974,7 @@ fn go(
     let mut decisions = Decisions::new(&corpus, ids_are_given, spill.clone())?;
     let mut scores: Option<(Scores<'_>, u16)> = None;
     let mut estimator = None;
+    let mut domains = Domains::none();
     let mut notes = StageNotes::new();
     let (mut exact, mut near) = (0, 0);
     for (at, stage) in plan.stages.iter().enumerate() {
@@ -898,7 +1023,9 @@ fn go(
                     usefulness_f32: plan.output.usefulness == plan::UsefulnessType::F32,
                     excess_nats: plan.output.excess_nats,
                 };
+                let calibration = calibration(plan, stage, &tokenizer)?;
                 let score_key = key(&json!([
+                    calibration.as_ref().map(|(_, about)| about),
                     prepare_key,
                     described[..=at_in_chain(plan, stage)],
                     reference_key,
@@ -908,15 +1035,38 @@ fn go(
                     wanted.usefulness_f32,
                     wanted.excess_nats
                 ]));
-                let view = TokenView::of(&corpus, &decisions, number, plan.seed, near > 0, stop)
-                    .for_kind(kind);
+                domains = domains_of(plan, &corpus, stage)?;
+                let view = TokenView::of(
+                    &corpus,
+                    &decisions,
+                    number,
+                    plan.seed,
+                    near > 0,
+                    &domains,
+                    stop,
+                )
+                .for_kind(kind);
+                let domains_of_reference = match &reference_corpus {
+                    Some((corpus, _)) if reference_domain(&stage.options).is_some() => {
+                        Domains::by_field(corpus, 0).map_err(|found| {
+                            EngineError::Failed(format!(
+                                "'reference_domain' of stage '{}' must have 1000 different values or fewer, the \
+                                 reference has {found} or more; name a field of kinds of text",
+                                stage.label
+                            ))
+                        })?
+                    }
+                    _ => Domains::none(),
+                };
                 let reference = reference_corpus.as_ref().map(|(corpus, _)| {
-                    TokenView::reference(corpus, plan.seed, stop).for_kind(kind)
+                    TokenView::reference(corpus, plan.seed, &domains_of_reference, stop)
+                        .for_kind(kind)
                 });
                 let origin = score::ModelOrigin {
                     tokenizer_fingerprint: tokenizer.fingerprint().to_string(),
                     seed: plan.seed,
                     folds_by_component: near > 0,
+                    calibration: calibration.as_ref().map(|(_, about)| key(about)),
                 };
                 let phase = ScorePhase {
                     kind,
@@ -926,6 +1076,7 @@ fn go(
                     view: &view,
                     reference: reference.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
+                    calibration: calibration.as_ref(),
                     memory_bytes: request.memory_bytes,
                     table: table.as_ref(),
                     file_checksums: &file_checksums,
@@ -1021,7 +1172,11 @@ fn go(
             plan.fields.clone()
         },
     };
+    let references = estimator
+        .as_ref()
+        .and_then(|(_, fitted)| References::new(&corpus, &domains, fitted));
     let emit = Emit {
+        references: references.as_ref(),
         corpus: &corpus,
         decisions: &decisions,
         scores: scores.as_ref().map(|(scores, stage)| (scores, *stage)),
@@ -1037,6 +1192,7 @@ fn go(
     };
     progress.begin("emit", layout.rows.values().len() as u64, Unit::Rows);
     let (mut files, sums) = emit.shards(&layout)?;
+    let rejected = emit.rejected_usefulness();
     progress.end();
     clock.end("emit");
     progress.begin("rejects and evidence", 0, Unit::Rows);
@@ -1057,6 +1213,9 @@ fn go(
         notes,
         repeated_ids,
         sums,
+        rejected,
+        references: references.as_ref(),
+        scores: scores.as_ref().map(|(scores, _)| scores),
         tokenizer: tokenizer_manifest,
         estimator,
         order: &layout,
@@ -1145,11 +1304,13 @@ fn reference(
             line: stage.line,
             column: stage.column,
         };
-        let inputs = Inputs::reference(plan, globs, |message| plan.problem(place, message))?;
+        let domain = reference_domain(&stage.options);
+        let inputs =
+            Inputs::reference(plan, globs, domain, |message| plan.problem(place, message))?;
         let checksums = inputs.checksums(&|_| {}, stop)?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
         let reference_key = key(&json!([
-            base_key, names, checksums, plan.seed, task_bytes, keep_text
+            base_key, names, checksums, plan.seed, domain, task_bytes, keep_text
         ]));
         let chain = [Step::Later];
         let phase = Prepare {
@@ -1181,7 +1342,7 @@ fn reference(
         // The cut of the tasks does not belong into the key of the scores.
         return Ok(Some((
             corpus,
-            key(&json!([base_key, names, checksums, plan.seed])),
+            key(&json!([base_key, names, checksums, plan.seed, domain])),
         )));
     }
     Ok(None)

@@ -2,13 +2,16 @@
 
 use super::corpus::{Corpus, DocRow};
 use super::decide::Decisions;
+use super::domains::Domains;
 use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
+use crate::algo::isotonic::Curve;
+use crate::algo::quantise::byte_of;
 use crate::score::{
-    self, Estimator, EstimatorKind, Fit, FitError, FitInput, ModelOrigin, TokenDocument,
-    TokenScores, TokenSource,
+    self, Calibrated, Estimator, EstimatorKind, Fit, FitError, FitInput, ModelOrigin,
+    TokenDocument, TokenScores, TokenSource,
 };
 use crate::source;
 use crate::spill::{Column, IoContext};
@@ -76,6 +79,7 @@ pub struct TokenView<'d, 'a> {
     tokens: u64,
     needs_text: bool,
     needs_id: bool,
+    domains: &'d Domains,
     /// Documents of a task, by their places in it.
     parts: Vec<(usize, Range<usize>)>,
     stop: &'d Stop,
@@ -128,6 +132,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
         stage: u16,
         seed: u64,
         fold_by_id: bool,
+        domains: &'d Domains,
         stop: &'d Stop,
     ) -> Self {
         let (_, tokens) = decisions.reaching(stage);
@@ -139,13 +144,14 @@ impl<'d, 'a> TokenView<'d, 'a> {
             tokens,
             needs_text: false,
             needs_id: false,
+            domains,
             parts: parts_of(corpus),
             stop,
         }
     }
 
     /// All documents of a reference, folds by content.
-    pub fn reference(corpus: &'a Corpus, seed: u64, stop: &'d Stop) -> Self {
+    pub fn reference(corpus: &'a Corpus, seed: u64, domains: &'d Domains, stop: &'d Stop) -> Self {
         let tokens = corpus.rows().map(|(_, row)| u64::from(row.tokens)).sum();
         TokenView {
             corpus,
@@ -155,6 +161,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
             tokens,
             needs_text: false,
             needs_id: false,
+            domains,
             parts: parts_of(corpus),
             stop,
         }
@@ -224,6 +231,12 @@ impl TokenSource for TokenView<'_, '_> {
         self.visit(*task, range.clone(), visit);
         Ok(())
     }
+    fn domains(&self) -> &[String] {
+        self.domains.names()
+    }
+    fn domain(&self, number: u64) -> Option<usize> {
+        self.domains.of(self.corpus, number)
+    }
 }
 
 fn remove_folder(folder: &Path) -> io::Result<()> {
@@ -233,11 +246,6 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// The byte that stands for a usefulness: value times 255, rounded half to even.
-pub fn quantised(usefulness: f32) -> u8 {
-    (usefulness.clamp(0.0, 1.0) * 255.0).round_ties_even() as u8
 }
 
 /// A file of numbers per token as an estimator reads it.
@@ -300,6 +308,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub reference: Option<&'p TokenView<'d, 'p>>,
     /// Every id is below it.
     pub vocabulary_size: u32,
+    /// What usefulness is led through, and what the description says of it.
+    pub calibration: Option<&'p (Curve, Value)>,
     /// Anonymous memory for the fit.
     pub memory_bytes: u64,
     /// The file of numbers per token that the estimator asks for.
@@ -337,7 +347,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 // Fitted by a run that was stopped; what the file says of itself is checked whole.
                 (Some(described), Some(load)) => load(&models)
                     .ok()
-                    .map(|(_, estimator)| estimator)
+                    .map(|(_, estimator)| self.calibrated(estimator))
                     .filter(|estimator| estimator.describe() == *described),
                 _ => None,
             };
@@ -434,6 +444,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             seed: self.view.seed,
             origin: self.origin,
             file_checksums: self.file_checksums,
+            calibration: self.calibration.map(|(curve, _)| curve),
             table: table.as_ref().map(|table| table as &dyn score::TokenTable),
             work: fit_folder,
             memory_bytes: self.memory_bytes,
@@ -451,7 +462,17 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             )),
             other => other,
         })?;
-        Ok(estimator)
+        Ok(self.calibrated(estimator))
+    }
+
+    /// Leads what an estimator says through the calibration, where there is one.
+    fn calibrated(&self, estimator: Box<dyn Estimator>) -> Box<dyn Estimator> {
+        match self.calibration {
+            Some((curve, about)) if self.view.tokens > 0 => {
+                Box::new(Calibrated::new(estimator, curve.clone(), about.clone()))
+            }
+            _ => estimator,
+        }
     }
 
     fn task(
@@ -559,7 +580,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 .iter_mut()
                 .zip(&scores.usefulness)
             {
-                *byte = quantised(usefulness);
+                *byte = byte_of(usefulness);
             }
             if self.wanted.usefulness_f32 {
                 block.usefulness_f32[place.clone()].copy_from_slice(&scores.usefulness);

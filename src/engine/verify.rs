@@ -158,7 +158,7 @@ pub fn verify(
             format!("{} = {}", identity.left, identity.right),
         );
     }
-    let scratch = tempfile_in(out)?;
+    let scratch = scratch_folder(out)?;
     let spill = Spill::new(&scratch, (options.memory_bytes / 8) as usize);
     let result = rows(
         out,
@@ -198,7 +198,7 @@ pub fn verify(
 }
 
 /// A folder of our own beside the output, so that large sorts do not fill a small /tmp.
-fn tempfile_in(out: &Path) -> Result<std::path::PathBuf, EngineError> {
+pub(super) fn scratch_folder(out: &Path) -> Result<std::path::PathBuf, EngineError> {
     let name = format!(".verify-{}", std::process::id());
     let near = out.join(&name);
     match std::fs::create_dir(&near) {

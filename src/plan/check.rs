@@ -739,7 +739,27 @@ impl Checker<'_> {
             self.known.score = Score::Wrong;
         }
         let specs = self.tables.estimator_specs();
-        let choice = self.choice(options, mark, "stage 'score'", global::SCORE_TAG, &specs)?;
+        let owner = "stage 'score'";
+        let shared: Vec<&'static str> = global::SCORE
+            .options
+            .iter()
+            .map(|option| option.name)
+            .collect();
+        let mut choice = self.choice(options, mark, owner, global::SCORE_TAG, &specs, &shared)?;
+        // The options of the stage itself stand among those of the estimator.
+        let own: Entries = match &options.shape {
+            Shape::Map(entries) => entries
+                .iter()
+                .filter(|entry| shared.contains(&entry.key.as_str()))
+                .collect(),
+            _ => Entries::new(),
+        };
+        let walked = self.options(mark, &own, global::SCORE.options, owner);
+        for (name, value) in walked.options.iter() {
+            choice.walked.options.set(name, value.clone());
+        }
+        choice.walked.filled.extend(walked.filled);
+        choice.walked.complete &= walked.complete;
         self.judge_sort_keys("stage 'score'", None);
         let index = self
             .tables
@@ -954,10 +974,10 @@ impl Checker<'_> {
         };
         if absent {
             let node = default_node(default, root);
-            return self.choice(&node, root, key, tag, specs);
+            return self.choice(&node, root, key, tag, specs, &[]);
         }
         let node = section?;
-        self.choice(node, node.mark, key, tag, specs)
+        self.choice(node, node.mark, key, tag, specs, &[])
     }
 
     fn build_order(&mut self, choice: &Choice) {

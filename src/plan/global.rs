@@ -91,13 +91,19 @@ pub const NEAR_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
     "Its similarity to the kept document's group reaches 'min_similarity'; the value is the exact Jaccard similarity",
 )];
 
-/// Scores. Its options are those of the estimator that `estimator` names.
+/// Scores. Its options are these, and those of the estimator that `estimator` names.
 pub const SCORE: Spec = Spec {
     name: "score",
     summary: "Estimates the usefulness of every token; rejects nothing",
     details: "The key 'estimator' names the method, the other keys are that estimator's options. It fits on what \
               reaches the stage. A pipeline has at most one.",
-    options: &[],
+    options: &[OptionSpec {
+        name: "calibration",
+        kind: Kind::Path,
+        default: Some("null"),
+        doc: "A file that 'goodput calibrate' made with the losses of a pilot run: usefulness becomes what was measured \
+              there, and the shards name that run",
+    }],
     example: "{ estimator: random }",
 };
 

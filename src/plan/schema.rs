@@ -36,11 +36,11 @@ fn schema(tables: &Tables) -> Json {
     properties.insert("stages".to_string(), writer.stages(tables));
     properties.insert(
         "order".to_string(),
-        writer.variant(sections::ORDER.0, &tables.strategy_specs()),
+        writer.variant(sections::ORDER.0, &tables.strategy_specs(), &[]),
     );
     properties.insert(
         "pack".to_string(),
-        writer.variant(sections::PACK.0, &tables.packer_specs()),
+        writer.variant(sections::PACK.0, &tables.packer_specs(), &[]),
     );
     properties.insert("output".to_string(), writer.object(sections::OUTPUT, None));
     for (name, doc) in sections::TOP_KEYS {
@@ -160,12 +160,18 @@ impl Writer {
                     json!({ "type": "array", "items": glob, "minItems": 1 }),
                 ]
             }
-            Kind::Variant { tag, specs } => vec![self.variant(tag, &specs())],
+            Kind::Variant { tag, specs } => vec![self.variant(tag, &specs(), &[])],
         }
     }
 
-    /// A reference to the definition of a named choice, which may contain itself.
-    fn variant(&mut self, tag: &'static str, specs: &[&'static Spec]) -> Json {
+    /// A reference to the definition of a named choice, which may contain itself. `shared` are options that
+    /// each of them has besides its own.
+    fn variant(
+        &mut self,
+        tag: &'static str,
+        specs: &[&'static Spec],
+        shared: &'static [OptionSpec],
+    ) -> Json {
         let names: Vec<&'static str> = specs.iter().map(|spec| spec.name).collect();
         let known = self
             .families
@@ -187,10 +193,11 @@ impl Writer {
         let choices: Vec<Json> = specs
             .iter()
             .map(|spec| {
-                described(
-                    self.object(spec.options, Some((tag, spec.name))),
-                    spec.summary,
-                )
+                let mut object = self.object(spec.options, Some((tag, spec.name)));
+                for option in shared {
+                    object["properties"][option.name] = self.option(option);
+                }
+                described(object, spec.summary)
             })
             .collect();
         self.definitions.insert(
@@ -209,7 +216,7 @@ impl Writer {
         for stage in tables.stage_specs() {
             let name = stage.spec.name;
             let options = match &stage.choices {
-                Some((tag, specs)) => self.variant(tag, specs),
+                Some((tag, specs)) => self.variant(tag, specs, stage.spec.options),
                 None => {
                     let object = self.object(stage.spec.options, None);
                     match object.get("required") {

@@ -133,7 +133,8 @@ impl Checker<'_> {
         walked
     }
 
-    /// A named choice: `tag` names one of `specs`, the other keys are its options.
+    /// A named choice: `tag` names one of `specs`, the other keys are its options, but for `others`, which
+    /// the caller looks after.
     pub(super) fn choice(
         &mut self,
         node: &Node,
@@ -141,6 +142,7 @@ impl Checker<'_> {
         owner: &str,
         tag: &'static str,
         specs: &[&'static Spec],
+        others: &[&'static str],
     ) -> Option<Choice> {
         let quoted = if owner.contains('\'') {
             owner.to_string()
@@ -178,11 +180,12 @@ impl Checker<'_> {
             );
             return None;
         };
-        let others: Entries = entries
+        let rest: Entries = entries
             .into_iter()
             .filter(|entry| entry.key != tag)
             .collect();
-        let walked = self.options(node.mark, &others, spec.options, &format!("{tag} '{name}'"));
+        let owner = format!("{tag} '{name}'");
+        let walked = self.options_with(node.mark, &rest, spec.options, &owner, others);
         Some(Choice { tag, spec, walked })
     }
 
@@ -201,7 +204,7 @@ impl Checker<'_> {
             column: 0,
         });
         if let Kind::Variant { tag, specs } = &spec.kind {
-            let choice = self.choice(node, node.mark, key, tag, &specs())?;
+            let choice = self.choice(node, node.mark, key, tag, &specs(), &[])?;
             let value = Value::Variant(Box::new(choice.variant()));
             return Some((value, choice.filled(), Some(choice)));
         }

@@ -1,6 +1,7 @@
 //! The contract of an estimator.
 
 use super::ModelOrigin;
+use crate::algo::isotonic::Curve;
 use crate::record::{OptionError, Options, Spec};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,14 @@ pub trait TokenSource: Sync {
     /// # Errors
     /// When the part cannot be read.
     fn read(&self, part: usize, visit: &mut dyn FnMut(TokenDocument<'_>)) -> std::io::Result<()>;
+    /// Names of the domains that documents are of; none where they are not tagged.
+    fn domains(&self) -> &[String] {
+        &[]
+    }
+    /// The place of a document's domain among [`TokenSource::domains`], by its number.
+    fn domain(&self, _number: u64) -> Option<usize> {
+        None
+    }
 }
 
 /// A file of numbers per token that another program made, and the columns that are wanted of it.
@@ -89,6 +98,9 @@ pub struct FitInput<'a> {
     pub table: Option<&'a dyn TokenTable>,
     /// An empty folder of its own for models and intermediate files. It stays until all is scored.
     pub work: &'a Path,
+    /// What every usefulness is led through afterwards, also where it is averaged in the fit; `None` where
+    /// no calibration is named.
+    pub calibration: Option<&'a Curve>,
     /// Anonymous memory that the fit may use. Must not change the result.
     pub memory_bytes: u64,
 }
@@ -143,7 +155,7 @@ pub struct TokenExplanation {
     pub able: f32,
     /// Whether it is on target, in [0, 1].
     pub want: f32,
-    /// The product.
+    /// The product, led through the calibration where there is one.
     pub usefulness: f32,
 }
 

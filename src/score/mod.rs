@@ -2,6 +2,7 @@
 //!
 //! Adding one is one new file here and its line in [`TABLE`].
 
+mod calibrated;
 mod commonness;
 mod compression;
 mod dsir;
@@ -20,6 +21,7 @@ mod testing;
 mod token_numbers;
 mod unigram;
 
+pub use calibrated::Calibrated;
 pub use estimator::{
     DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TableRequest, TokenDocument,
     TokenExplanation, TokenNumbers, TokenScores, TokenSource, TokenTable,

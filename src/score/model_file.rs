@@ -36,6 +36,8 @@ pub struct ModelOrigin {
     pub seed: u64,
     /// Whether folds were drawn by near-duplicate component, else by content.
     pub folds_by_component: bool,
+    /// Hash of the calibration through which the mean usefulness of the reference was led.
+    pub calibration: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -51,6 +51,29 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
                       stage, instead of `reference`: nothing is fitted",
             },
             OptionSpec {
+                name: "reference_domain",
+                kind: Kind::Text,
+                default: Some("null"),
+                doc: "the field of the reference that names a document's domain, a text, such as metadata.domain; u_ref is \
+                      kept by domain then. With `self` the domains are those of the corpus",
+            },
+            OptionSpec {
+                name: "domain",
+                kind: Kind::Text,
+                default: Some("null"),
+                doc: "the declared field that names the domain of a document of the corpus; its source when absent",
+            },
+            OptionSpec {
+                name: "min_domain_tokens",
+                kind: Kind::Integer {
+                    min: 1,
+                    max: 2_000_000_000,
+                },
+                default: Some("10_000"),
+                doc: "held-out tokens of the reference that a domain needs for a u_ref of its own, one with exactly so many \
+                      has it; the others are measured against that of all",
+            },
+            OptionSpec {
                 name: "order",
                 kind: Kind::Integer { min: 2, max: 5 },
                 default: Some("3"),
@@ -109,6 +132,7 @@ struct NgramExcess {
     model_ngrams: u64,
     folds: u32,
     window_tokens: usize,
+    min_domain_tokens: u64,
 }
 
 fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
@@ -131,6 +155,26 @@ fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
             format!("[{}]", reference.join(", ")),
         ));
     }
+    let reference_domain = options.text_if_given("reference_domain");
+    if let Some(field) = reference_domain.filter(|_| reference_is_self || model.is_some()) {
+        return Err(OptionError::new(
+            "reference_domain",
+            "absent with 'model', which knows its domains, and with 'reference: self', whose domains are those of the \
+             corpus",
+            field,
+        ));
+    }
+    if let Some(field) = options.text_if_given("domain")
+        && reference_domain.is_none()
+        && !reference_is_self
+        && model.is_none()
+    {
+        return Err(OptionError::new(
+            "domain",
+            "beside 'reference_domain': without it the reference has no domains",
+            field,
+        ));
+    }
     Ok(Box::new(NgramExcess {
         model,
         reference_is_self,
@@ -139,6 +183,7 @@ fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
         model_ngrams: options.integer("model_ngrams"),
         folds: options.integer("folds") as u32,
         window_tokens: options.integer("window_tokens") as usize,
+        min_domain_tokens: options.integer("min_domain_tokens"),
     }))
 }
 
@@ -193,10 +238,12 @@ struct Fitted {
 }
 
 /// What held-out reference text scored.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct HeldOut {
     tokens: u64,
     u_ref: f64,
+    /// Of domains with enough tokens: name, tokens, mean usefulness.
+    by_domain: Vec<(String, u64, f64)>,
     nats_by_target: f64,
     nats_by_general: f64,
 }
@@ -236,6 +283,12 @@ impl NgramExcess {
                 json!(mine.folds_by_component),
                 json!(wants.folds_by_component),
                 "a near_dedupe stands before only one of the two",
+            ),
+            (
+                "calibration",
+                json!(mine.calibration),
+                json!(wants.calibration),
+                "u_ref is measured through it",
             ),
             ("order", of("order"), json!(self.order), "set it"),
             ("folds", of("folds"), json!(self.folds), "set it"),
@@ -401,7 +454,7 @@ impl NgramExcess {
             codes[1] = s_q;
             true
         };
-        let (usefulness, held_out) = self.calibrate(source, &folder_of(input), surprisals)?;
+        let (usefulness, held_out) = self.calibrate(source, input, surprisals)?;
         let left_out_documents = left_out.len() as u64;
         Ok(Fitted {
             models,
@@ -473,7 +526,7 @@ impl NgramExcess {
             }
             best
         };
-        let (usefulness, held_out) = self.calibrate(input.corpus, &folder_of(input), surprisals)?;
+        let (usefulness, held_out) = self.calibrate(input.corpus, input, surprisals)?;
         let target = best.learned;
         Ok(Fitted {
             models,
@@ -529,15 +582,16 @@ impl NgramExcess {
     fn calibrate(
         &self,
         source: &dyn TokenSource,
-        folder: &Path,
+        input: &FitInput<'_>,
         surprisals: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) -> bool + Sync,
     ) -> Result<(Usefulness, HeldOut), FitError> {
-        let held_out = HeldOutFiles::write(source, folder, surprisals)?;
+        let folder = folder_of(input);
+        let held_out = HeldOutFiles::write(source, &folder, surprisals)?;
         let mut s_q = Histogram::new(0, i64::from(MAX_CODE));
         let empty = s_q.clone();
         held_out.each(
             || empty.clone(),
-            |part, [_, q]| q.iter().for_each(|&code| part.count(i64::from(code))),
+            |part, _, [_, q]| q.iter().for_each(|&code| part.count(i64::from(code))),
             |part| s_q.add(&part),
         )?;
         let percentile = |per_mille| {
@@ -552,7 +606,7 @@ impl NgramExcess {
         let empty = means.clone();
         held_out.each(
             || empty.clone(),
-            |part, [p, q]| window.each_mean(p, q, c999, |mean| part.count(mean)),
+            |part, _, [p, q]| window.each_mean(p, q, c999, |mean| part.count(mean)),
             |part| means.add(&part),
         )?;
         let quartile = |per_mille| means.quantile(per_mille).ok_or_else(no_documents);
@@ -560,28 +614,52 @@ impl NgramExcess {
             Calibration::new(c95, c999, [quartile(250)?, quartile(500)?, quartile(750)?]);
         let usefulness = Usefulness::new(calibration, self.window_tokens);
 
-        // Sums over documents are whole numbers: of u in units of 2^-32, of surprisals in steps.
-        let mut totals = [0u128; 4];
+        // Sums over documents are whole numbers: of u in units of 2^-32, of surprisals in steps. By domain,
+        // those of documents without one last.
+        let names = source.domains();
+        let mut by_domain = vec![[0u128; 4]; names.len() + 1];
+        let empty = by_domain.clone();
         held_out.each(
-            || [0u128; 4],
-            |part, [p, q]| {
-                part[0] += p.len() as u128;
-                part[1] += (usefulness.sums(p, q).usefulness * (1u64 << 32) as f64) as u128;
-                for (total, codes) in part[2..].iter_mut().zip([p, q]) {
+            || empty.clone(),
+            |part, domain, [p, q]| {
+                let sums = &mut part[domain.unwrap_or(names.len())];
+                sums[0] += p.len() as u128;
+                let u = match input.calibration {
+                    None => usefulness.sums(p, q).usefulness,
+                    Some(curve) => {
+                        let factors = usefulness.factors(p, q).into_iter();
+                        let calibrated = factors.map(|f| f64::from(curve.at(f.product())));
+                        calibrated.sum()
+                    }
+                };
+                sums[1] += (u * UNITS) as u128;
+                for (total, codes) in sums[2..].iter_mut().zip([p, q]) {
                     *total += u128::from(codes.iter().map(|&code| u64::from(code)).sum::<u64>());
                 }
             },
             |part| {
-                totals
-                    .iter_mut()
-                    .zip(part)
-                    .for_each(|(mine, theirs)| *mine += theirs)
+                let sums = by_domain.iter_mut().flatten();
+                sums.zip(part.into_iter().flatten())
+                    .for_each(|(mine, theirs)| *mine += theirs);
             },
         )?;
+        let mut totals = [0u128; 4];
+        for sums in &by_domain {
+            totals.iter_mut().zip(sums).for_each(|(all, n)| *all += n);
+        }
         let [tokens, u, p, q] = totals.map(|total| total as f64);
         let held_out = HeldOut {
             tokens: totals[0] as u64,
-            u_ref: u / (1u64 << 32) as f64 / tokens,
+            u_ref: u / UNITS / tokens,
+            by_domain: names
+                .iter()
+                .zip(&by_domain)
+                .filter(|(_, sums)| sums[0] >= u128::from(self.min_domain_tokens))
+                .map(|(name, sums)| {
+                    let mean = sums[1] as f64 / UNITS / sums[0] as f64;
+                    (name.clone(), sums[0] as u64, mean)
+                })
+                .collect(),
             nats_by_general: p / STEPS_PER_NAT / tokens,
             nats_by_target: q / STEPS_PER_NAT / tokens,
         };
@@ -592,6 +670,10 @@ impl NgramExcess {
         let calibration = fitted.usefulness.calibration();
         let nats = |code: u16| f64::from(code) / STEPS_PER_NAT;
         let (general, target) = fitted.reports.split_at(self.folds as usize);
+        let by_domain = |of: fn(&(String, u64, f64)) -> (String, serde_json::Value)| {
+            let entries = fitted.held_out.by_domain.iter().map(of);
+            entries.collect::<serde_json::Map<_, _>>()
+        };
         let mut description = json!({
             "estimator": KIND.spec.name,
             "version": KIND.version,
@@ -613,6 +695,9 @@ impl NgramExcess {
             "c95_nats": nats(calibration.c95),
             "c999_nats": nats(calibration.c999),
             "u_ref": fitted.held_out.u_ref,
+            "u_ref_by_domain": by_domain(|(name, _, u_ref)| (name.clone(), json!(u_ref))),
+            "min_domain_tokens": self.min_domain_tokens,
+            "held_out_tokens_by_domain": by_domain(|(name, tokens, _)| (name.clone(), json!(tokens))),
             "held_out_tokens": fitted.held_out.tokens,
             "held_out_nats_by_target": fitted.held_out.nats_by_target,
             "held_out_nats_by_general": fitted.held_out.nats_by_general,
@@ -629,8 +714,11 @@ fn folder_of(input: &FitInput<'_>) -> PathBuf {
     input.work.join("ngrams")
 }
 
+/// Sums of u are counted in 2^-32.
+const UNITS: f64 = (1u64 << 32) as f64;
+
 /// Surprisals of held-out text, looked up once and read for each scale: per document the number of
-/// tokens (u32), then s_p and s_q of each in steps.
+/// tokens and the place of its domain plus one, 0 for none (u32 each), then s_p and s_q of each in steps.
 struct HeldOutFiles<'a> {
     folder: &'a Path,
     parts: usize,
@@ -653,8 +741,10 @@ impl<'a> HeldOutFiles<'a> {
             let mut written = Ok(());
             source.read(part, &mut |document| {
                 if written.is_ok() && surprisals(&document, &mut codes) {
+                    let domain = source.domain(document.number).map_or(0, |place| place + 1);
+                    let head = [document.tokens.len() as u32, domain as u32];
                     written = file
-                        .write_all(&(document.tokens.len() as u32).to_ne_bytes())
+                        .write_all(bytemuck::cast_slice(&head))
                         .and_then(|()| file.write_all(bytemuck::cast_slice(&codes[0])))
                         .and_then(|()| file.write_all(bytemuck::cast_slice(&codes[1])));
                 }
@@ -667,11 +757,11 @@ impl<'a> HeldOutFiles<'a> {
         Ok(HeldOutFiles { folder, parts })
     }
 
-    /// Visits the surprisals by p and by q of each document.
+    /// Visits the place of its domain, and the surprisals by p and by q, of each document.
     fn each<T: Send>(
         &self,
         new: impl Fn() -> T + Sync,
-        visit: impl Fn(&mut T, [&[u16]; 2]) + Sync,
+        visit: impl Fn(&mut T, Option<usize>, [&[u16]; 2]) + Sync,
         apply: impl FnMut(T),
     ) -> Result<(), FitError> {
         let read = |value: &mut T, part: usize| {
@@ -680,14 +770,14 @@ impl<'a> HeldOutFiles<'a> {
             let mut file = BufReader::new(file);
             let mut codes: Vec<u16> = Vec::new();
             while rest > 0 {
-                let mut n_tokens = [0; 4];
-                file.read_exact(&mut n_tokens)?;
-                let n_tokens = u32::from_ne_bytes(n_tokens) as usize;
+                let mut head = [0u32; 2];
+                file.read_exact(bytemuck::cast_slice_mut(&mut head))?;
+                let (n_tokens, domain) = (head[0] as usize, head[1] as usize);
                 codes.resize(2 * n_tokens, 0);
                 file.read_exact(bytemuck::cast_slice_mut(&mut codes))?;
-                rest -= 4 + 4 * n_tokens as u64;
+                rest -= 8 + 4 * n_tokens as u64;
                 let (p, q) = codes.split_at(n_tokens);
-                visit(value, [p, q]);
+                visit(value, domain.checked_sub(1), [p, q]);
             }
             Ok(())
         };
@@ -864,6 +954,7 @@ mod tests {
             model_ngrams: 1 << 20,
             folds: 2,
             window_tokens: 8,
+            min_domain_tokens: 1,
         }
     }
 
@@ -1282,9 +1373,12 @@ mod tests {
                 ("model_ngrams", 9),
                 ("folds", 2),
                 ("window_tokens", 8),
+                ("min_domain_tokens", 1),
             ] {
                 options.set(name, Value::Integer(value));
             }
+            options.set("reference_domain", Value::Null);
+            options.set("domain", Value::Null);
             build(&options)
         };
         assert!(options(&["self"]).is_ok() && options(&["a/*.jsonl", "!a/b.jsonl"]).is_ok());

@@ -90,6 +90,7 @@ pub(super) fn origin() -> ModelOrigin {
         tokenizer_fingerprint: "made for tests".to_string(),
         seed: 17,
         folds_by_component: false,
+        calibration: None,
     }
 }
 
@@ -109,6 +110,7 @@ pub(super) fn fit_within(
         origin: &origin(),
         file_checksums: &[],
         table: None,
+        calibration: None,
         work: work.path(),
         memory_bytes,
     });

@@ -300,6 +300,7 @@ mod tests {
                 vocabulary_size: 256,
                 seed: 17,
                 origin: &super::super::testing::origin(),
+                calibration: None,
                 file_checksums: &[],
                 table: Some(rows),
                 work: work.path(),

@@ -1,17 +1,21 @@
 //! Files that leave the program: shards, rejects, evidence, the manifest. Only this room names a
 //! column of the output.
 
+mod calibration;
 mod checksum;
 mod columns;
+mod losses;
 mod manifest;
 mod part;
 mod reader;
 
+pub use calibration::{Calibration, CalibrationHalf, ReliabilityRow, schema as calibration_schema};
 pub use checksum::{ChecksumWriter, file_checksum};
 pub use columns::{
     DuplicateRow, Duplicates, Order, OrderRow, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows,
     ShardShape, UsefulnessType, schema,
 };
+pub use losses::{LossesRead, ReadLosses};
 pub use manifest::{
     EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, TokenizerManifest,
     Totals, schema as manifest_schema,

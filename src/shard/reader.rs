@@ -2,6 +2,7 @@
 
 use super::columns::OrderRow;
 use super::part::PartError;
+use crate::algo::quantise::value_of;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float32Type, Float64Type, UInt8Type, UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
@@ -43,12 +44,36 @@ pub struct RowRead<'a> {
     pub input_ids: &'a [u32],
     /// Usefulness from 0 to 1; `None` without a `score` stage.
     pub usefulness: Option<Vec<f32>>,
+    /// Whether usefulness is stored as computed, not rounded to a byte.
+    pub usefulness_is_exact: bool,
+    /// Raw excess in nats, where the pipeline keeps it.
+    pub excess_nats: Option<Vec<f32>>,
+    /// Begin tokens before a document: where text begins in an unpacked row that starts one.
+    pub begin_tokens: u32,
     /// Segments in order.
     pub segments: Vec<ReadSegment<'a>>,
     /// Begin and end tokens.
     pub special_tokens: u32,
     /// Padding places.
     pub padding: u32,
+}
+
+impl RowRead<'_> {
+    /// Each segment with the positions of its tokens in the row.
+    pub fn stretches(&self) -> impl Iterator<Item = (&ReadSegment<'_>, std::ops::Range<usize>)> {
+        self.segments.iter().map(|segment| {
+            let tokens = segment
+                .tokens
+                .unwrap_or(self.input_ids.len() as u32 - self.special_tokens);
+            let begins = if segment.doc_token_start == 0 {
+                self.begin_tokens
+            } else {
+                0
+            };
+            let start = segment.row_start.unwrap_or(begins) as usize;
+            (segment, start..start + tokens as usize)
+        })
+    }
 }
 
 /// A shard.
@@ -59,7 +84,9 @@ pub struct ReadShard {
     pub metadata: BTreeMap<String, String>,
 }
 
-fn open(path: &Path) -> Result<(ParquetRecordBatchReader, BTreeMap<String, String>), PartError> {
+pub(super) fn open(
+    path: &Path,
+) -> Result<(ParquetRecordBatchReader, BTreeMap<String, String>), PartError> {
     let at = |e: ParquetError| PartError::at(path, e);
     let file = File::open(path).map_err(|e| PartError::at(path, e))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(at)?;
@@ -117,9 +144,10 @@ impl ReadShard {
     /// When the file is damaged or lacks a column.
     pub fn rows(&mut self, visit: &mut dyn FnMut(RowRead<'_>) -> bool) -> Result<(), PartError> {
         let path = self.path.clone();
+        let begin_tokens = u32::from(self.metadata.contains_key("goodput.begin_token_id"));
         for batch in &mut self.reader {
             let batch = batch.map_err(|e: ArrowError| PartError::at(&path, e))?;
-            if !visit_batch(&batch, &path, visit)? {
+            if !visit_batch(&batch, &path, begin_tokens, visit)? {
                 break;
             }
         }
@@ -130,6 +158,7 @@ impl ReadShard {
 fn visit_batch(
     batch: &RecordBatch,
     path: &Path,
+    begin_tokens: u32,
     visit: &mut dyn FnMut(RowRead<'_>) -> bool,
 ) -> Result<bool, PartError> {
     let positions = column!(batch, path, "position", as_primitive_opt::<UInt64Type>)?;
@@ -155,11 +184,25 @@ fn visit_batch(
     } else {
         None
     };
+    let floats = |name: &str, row: usize| -> Result<Option<Vec<f32>>, PartError> {
+        let Some(column) = batch.column_by_name(name) else {
+            return Ok(None);
+        };
+        let list = column
+            .as_list_opt::<i32>()
+            .ok_or_else(|| missing(path, name))?;
+        let values = list.value(row);
+        let floats = values
+            .as_primitive_opt::<Float32Type>()
+            .ok_or_else(|| missing(path, name))?;
+        Ok(Some(floats.values().to_vec()))
+    };
     for row in 0..batch.num_rows() {
         let (start, end) = (
             ids.value_offsets()[row] as usize,
             ids.value_offsets()[row + 1] as usize,
         );
+        let mut usefulness_is_exact = false;
         let usefulness = match batch.column_by_name("usefulness") {
             None => None,
             Some(column) => {
@@ -168,17 +211,12 @@ fn visit_batch(
                     .ok_or_else(|| missing(path, "usefulness"))?;
                 let values = list.value(row);
                 if let Some(bytes) = values.as_primitive_opt::<UInt8Type>() {
-                    Some(
-                        bytes
-                            .values()
-                            .iter()
-                            .map(|&byte| f32::from(byte) / 255.0)
-                            .collect(),
-                    )
+                    Some(bytes.values().iter().map(|&byte| value_of(byte)).collect())
                 } else {
                     let floats = values
                         .as_primitive_opt::<Float32Type>()
                         .ok_or_else(|| missing(path, "usefulness"))?;
+                    usefulness_is_exact = true;
                     Some(floats.values().to_vec())
                 }
             }
@@ -244,6 +282,9 @@ fn visit_batch(
             position: positions.value(row),
             input_ids: &id_values.values()[start..end],
             usefulness,
+            usefulness_is_exact,
+            excess_nats: floats("excess_nats", row)?,
+            begin_tokens,
             segments,
             special_tokens: special.value(row),
             padding: padding.map_or(0, |padding| padding.value(row)),
@@ -333,7 +374,7 @@ impl ReadRejects {
                             .as_primitive::<UInt8Type>()
                             .values()
                             .iter()
-                            .map(|&b| f32::from(b) / 255.0)
+                            .map(|&byte| value_of(byte))
                             .collect()
                     }),
                     input_ids: ids.map(|ids| {

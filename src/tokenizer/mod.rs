@@ -286,18 +286,24 @@ impl Tokenizer {
             .unwrap_or_else(|| ids.iter().map(|&id| self.token_text(id)).collect())
     }
 
-    /// What one token stands for, for people: its text, `<0xNN>` for each byte that is no text on
-    /// its own, `<id N>` for an id that no token has.
-    pub fn token_text(&self, id: u32) -> String {
-        let bytes = match (&self.inner.vocabulary, &self.inner.engine) {
+    /// The bytes that one token stands for, which need not be whole characters; `None` for an id that no
+    /// token has.
+    pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        match (&self.inner.vocabulary, &self.inner.engine) {
             (Some(vocabulary), _) => vocabulary.bytes_of(id),
             (None, Engine::Builtin(builtin)) => builtin
                 .token_bytes(id)
                 .map(<[u8]>::to_vec)
                 .or_else(|| self.special_text(id)),
             (None, _) => None,
-        };
-        bytes.map_or_else(|| format!("<id {id}>"), |bytes| show(&bytes))
+        }
+    }
+
+    /// What one token stands for, for people: its text, `<0xNN>` for each byte that is no text on
+    /// its own, `<id N>` for an id that no token has.
+    pub fn token_text(&self, id: u32) -> String {
+        self.token_bytes(id)
+            .map_or_else(|| format!("<id {id}>"), |bytes| show(&bytes))
     }
 
     /// The id of a token such as `<|endoftext|>`: a special or added token as written, else a

@@ -29,6 +29,8 @@ pub(super) struct Vocabulary {
     places: Vec<(u32, u32, u32)>,
     added: Vec<AddedToken>,
     spelling: Spelling,
+    /// Whether `<0xNN>` stands for the byte.
+    byte_fallback: bool,
 }
 
 impl Vocabulary {
@@ -52,6 +54,7 @@ impl Vocabulary {
             places,
             added: Vec::new(),
             spelling: spelling(json),
+            byte_fallback: json["model"]["byte_fallback"] == Value::Bool(true),
         };
         vocabulary.added = added_tokens(json, &vocabulary)?;
         Ok(vocabulary)
@@ -99,7 +102,13 @@ impl Vocabulary {
         }
         let first = self.places.partition_point(|place| place.0 < id);
         let &(found, start, end) = self.places.get(first)?;
-        (found == id).then(|| self.meaning(&self.spellings[start as usize..end as usize]))
+        let spelled = &self.spellings[start as usize..end as usize];
+        (found == id).then(
+            || match self.byte_fallback.then(|| fallback_byte(spelled)) {
+                Some(Some(byte)) => vec![byte],
+                _ => self.meaning(spelled),
+            },
+        )
     }
 
     /// The bytes that a spelling stands for.
@@ -110,6 +119,12 @@ impl Vocabulary {
             Spelling::Plain => spelled.as_bytes().to_vec(),
         }
     }
+}
+
+/// The byte of a spelling such as `<0xE2>`.
+fn fallback_byte(spelled: &str) -> Option<u8> {
+    let digits = spelled.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
 fn offset(spellings: &str) -> Result<u32, String> {

@@ -10,8 +10,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-const COMMANDS: [&str; 7] = [
-    "run", "check", "audit", "verify", "inspect", "stages", "schema",
+const COMMANDS: [&str; 8] = [
+    "run",
+    "check",
+    "audit",
+    "verify",
+    "inspect",
+    "calibrate",
+    "stages",
+    "schema",
 ];
 
 /// A folder with twenty documents, one copy and one that is too short.
@@ -580,7 +587,7 @@ fn folder_text(folder: &Folder) -> String {
 
 // ---- Schemas ------------------------------------------------------------------------------
 
-const SCHEMAS: [&str; 4] = ["pipeline", "shard", "audit", "manifest"];
+const SCHEMAS: [&str; 5] = ["pipeline", "shard", "audit", "manifest", "calibration"];
 
 #[test]
 fn the_schemas_in_the_repository_are_those_of_the_program() {
@@ -737,7 +744,14 @@ fn ledger_and_manifest_have_exactly_the_keys_of_their_schemas() {
     );
     let packed = zstd::encode_all(text.as_bytes(), 3).expect("memory");
     folder.write("more/cut.jsonl.zst", &packed[..packed.len() - 9]);
-    let tail = "stages:\n  - length: { min_tokens: 10 }\n  - near_dedupe: {}\n  - score: { estimator: ngram_excess, reference: reference.jsonl }\n  \
+    let tagged = |line: &str| line.replace("{\"text\"", "{\"kind\":\"web\",\"text\"") + "\n";
+    let reference = fs::read_to_string(folder.path("reference.jsonl")).expect("written");
+    folder.write(
+        "tagged.jsonl",
+        reference.lines().map(tagged).collect::<String>(),
+    );
+    let tail = "stages:\n  - length: { min_tokens: 10 }\n  - near_dedupe: {}\n  \
+                - score: { estimator: ngram_excess, reference: tagged.jsonl, reference_domain: kind, min_domain_tokens: 1 }\n  \
                 - select: { keep_share_of_tokens: 0.8, by: score }\norder: { strategy: sorted, by: score }\noutput: { path: full }\n";
     folder.pipeline(&format!("inputs:\n  - {{ path: in.jsonl, source: web }}\n  - {{ path: more/*, source: more }}\n{tail}"));
     folder.run(&["--sample", "0.99"]);

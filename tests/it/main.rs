@@ -1,5 +1,6 @@
 //! Tests of the program as a whole: one binary, one module a subject.
 
+mod calibration;
 mod cli;
 mod contract;
 mod estimators;
@@ -11,3 +12,4 @@ mod robustness;
 mod rooms;
 mod same_bytes;
 mod support;
+mod threshold;

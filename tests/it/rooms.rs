@@ -22,7 +22,11 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
         &["record", "algo"],
         "writes rows; checksums are hashes of algo",
     ),
-    ("audit", &["record"], "adds up"),
+    (
+        "audit",
+        &["record", "algo"],
+        "adds up; knows how a byte was rounded",
+    ),
     (
         "stages",
         &["record", "algo", "spill"],
