@@ -774,7 +774,6 @@ mod tests {
                     chars: [2, 3],
                     quantised: true,
                     kept: Some(&[]),
-                    ..PLAIN
                 },
                 [
                     [0.682284, 0.049675, 0.268068],

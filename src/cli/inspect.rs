@@ -4,9 +4,12 @@ use super::CliError;
 use super::inspect_html::Html;
 use crate::engine::{self, EngineError};
 use crate::plan::TokenizerSource as Named;
-use crate::shard::{Manifest, ReadRejects, ReadShard};
+use crate::score::TokenExplanation;
+use crate::shard::{Manifest, ReadRejects, ReadShard, RowRead};
 use crate::terminal;
 use crate::tokenizer::{Tokenizer, TokenizerSource};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -18,7 +21,8 @@ Examples:
   goodput inspect out/web-mix --id part-00.jsonl:1234 --tokens 2000
   goodput inspect out/web-mix --rejects --reason near_duplicate
   goodput inspect out/web-mix --colour always | less -R
-  goodput inspect out/web-mix --documents 20 --tokens 500 --format html --output documents.html")]
+  goodput inspect out/web-mix --documents 20 --tokens 500 --format html --output documents.html
+  goodput inspect out/web-mix --explain web-mix.model --documents 1")]
 pub struct Inspect {
     /// Output folder of a finished run.
     out: PathBuf,
@@ -43,8 +47,12 @@ pub struct Inspect {
     /// Colours, or a bar behind each token where there are none.
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
     colour: String,
-    /// How documents are shown: text for a terminal, or one HTML page that needs nothing else.
-    #[arg(long, value_name = "HOW", default_value = "text", value_parser = ["text", "html"])]
+    /// Say of each token why it has its usefulness, by the model that `goodput fit` writes: surprisals and
+    /// context used by both models, the factors, and whether the token is known, noise, off target or learnable.
+    #[arg(long, value_name = "MODEL")]
+    explain: Option<PathBuf>,
+    /// How documents are shown: text for a terminal, one HTML page that needs nothing else, or one JSON document.
+    #[arg(long, value_name = "HOW", default_value = "text", value_parser = ["text", "html", "json"])]
     format: String,
     /// Write to this file instead of stdout.
     #[arg(long, value_name = "FILE")]
@@ -82,15 +90,28 @@ impl Inspect {
             _ => self.output.is_none() && terminal::stdout_has_colour(),
         };
         let html = self.format == "html";
+        let json = self.format == "json";
+        let explainer = match &self.explain {
+            Some(model) => Some(engine::Explainer::open(model, &manifest)?),
+            None => None,
+        };
+        let explained = match &explainer {
+            Some(explainer) if !self.rejects => self.explain_rows(&manifest, explainer)?,
+            _ => BTreeMap::new(),
+        };
         let mut writer = Writer {
             inspect: &self,
             tokenizer: &tokenizer,
             colour,
             text: String::new(),
             html: html.then(Html::new),
+            json: json.then(Vec::new),
+            explainer: explainer.as_ref().filter(|_| self.rejects),
+            explained,
+            failed: Ok(()),
             shown: 0,
         };
-        if manifest.estimator.is_some() && !html {
+        if manifest.estimator.is_some() && !html && !json && explainer.is_none() {
             self.legend(&manifest, colour, &mut writer.text);
         }
         if self.rejects {
@@ -99,8 +120,14 @@ impl Inspect {
             self.show_rows(&manifest, &mut writer)?;
         }
         let Writer {
-            text, html, shown, ..
+            text,
+            html,
+            json,
+            failed,
+            shown,
+            ..
         } = writer;
+        failed?;
         if shown == 0 {
             let what = if self.rejects
                 && !manifest
@@ -114,7 +141,14 @@ impl Inspect {
             };
             return Err(CliError::Request(format!("{}: {what}", self.out.display())));
         }
-        let text = html.map_or(text, |html| html.page(&manifest, self.rejects));
+        let text = match (html, json) {
+            (Some(html), _) => html.page(&manifest, self.rejects),
+            (_, Some(documents)) => {
+                let all = json!({ "dataset": manifest.checksum, "documents": documents });
+                format!("{all}\n")
+            }
+            _ => text,
+        };
         match &self.output {
             Some(path) => std::fs::write(path, text).map_err(|error| {
                 CliError::Request(format!("--output: {}: {error}", path.display()))
@@ -168,6 +202,39 @@ impl Inspect {
         text.push_str(" 1\n\n");
     }
 
+    /// Explanations of the documents that will be shown, by id.
+    fn explain_rows(
+        &self,
+        manifest: &Manifest,
+        explainer: &engine::Explainer,
+    ) -> Result<BTreeMap<String, Vec<TokenExplanation>>, CliError> {
+        let mut ids = BTreeSet::new();
+        let mut shown = 0;
+        for file in &manifest.files {
+            if !file.path.starts_with("shards/") || shown >= self.documents {
+                continue;
+            }
+            let mut shard =
+                ReadShard::open(&self.out.join(&file.path)).map_err(EngineError::from)?;
+            let visit = &mut |row: RowRead<'_>| {
+                for (segment, _) in row.stretches() {
+                    if shown < self.documents && self.wanted(segment.doc_id, segment.source) {
+                        shown += 1;
+                        ids.insert(segment.doc_id.to_string());
+                    }
+                }
+                shown < self.documents
+            };
+            shard.rows(visit).map_err(EngineError::from)?;
+        }
+        let whole = engine::whole_documents(&self.out, manifest, &ids)?;
+        let explain = |(id, tokens): (String, Vec<u32>)| {
+            let explained = explainer.explain(&id, &tokens)?;
+            Ok((id, explained))
+        };
+        whole.into_iter().map(explain).collect()
+    }
+
     fn wanted(&self, id: &str, source: &str) -> bool {
         self.id.as_deref().is_none_or(|wanted| wanted == id)
             && self.source.as_deref().is_none_or(|wanted| wanted == source)
@@ -212,8 +279,15 @@ impl Inspect {
                             ids: Some(&row.input_ids[place.clone()]),
                             usefulness: row.usefulness.as_ref().map(|all| &all[place.clone()]),
                             excess_nats: row.excess_nats.as_ref().map(|all| &all[place]),
+                            explained: None,
                         };
-                        writer.stretch(&head, &stretch);
+                        let about = json!({
+                            "source": segment.source,
+                            "position": row.position,
+                            "copy": segment.copy,
+                            "score": segment.score,
+                        });
+                        writer.stretch(&head, about, &stretch);
                     }
                     writer.shown < self.documents
                 })
@@ -259,8 +333,17 @@ impl Inspect {
                         ids: row.input_ids.as_deref(),
                         usefulness: row.usefulness.as_deref(),
                         excess_nats: None,
+                        explained: None,
                     };
-                    writer.stretch(&head, &stretch);
+                    let about = json!({
+                        "source": row.source,
+                        "stage": row.stage,
+                        "reason": row.reason,
+                        "value": row.value,
+                        "kept_id": row.kept_id,
+                        "score": row.score,
+                    });
+                    writer.stretch(&head, about, &stretch);
                     writer.shown < self.documents
                 })
                 .map_err(EngineError::from)?;
@@ -280,6 +363,8 @@ pub(super) struct Stretch<'a> {
     pub(super) usefulness: Option<&'a [f32]>,
     /// In nats, as many as ids, where they are stored.
     pub(super) excess_nats: Option<&'a [f32]>,
+    /// As many as ids, where an explanation was asked for.
+    pub(super) explained: Option<&'a [TokenExplanation]>,
 }
 
 /// Where documents go: onto a page, or into text for a terminal.
@@ -289,12 +374,40 @@ struct Writer<'a> {
     colour: bool,
     text: String,
     html: Option<Html>,
+    json: Option<Vec<serde_json::Value>>,
+    /// Explains documents that come whole.
+    explainer: Option<&'a engine::Explainer>,
+    /// Explanations of whole documents by id, of those that come in rows.
+    explained: BTreeMap<String, Vec<TokenExplanation>>,
+    failed: Result<(), EngineError>,
     shown: u64,
 }
 
 impl Writer<'_> {
-    fn stretch(&mut self, head: &str, stretch: &Stretch<'_>) {
+    fn stretch(&mut self, head: &str, about: serde_json::Value, stretch: &Stretch<'_>) {
         self.shown += 1;
+        let mut of_whole = None;
+        if let (Some(explainer), Some(ids)) = (self.explainer, stretch.ids)
+            && stretch.usefulness.is_some()
+        {
+            match explainer.explain(stretch.doc_id, ids) {
+                Ok(explained) => of_whole = Some(explained),
+                Err(error) => self.failed = Err(error),
+            }
+        }
+        let of_rows = self.explained.get(stretch.doc_id).and_then(|all| {
+            let first = stretch.first_token;
+            all.get(first..first + stretch.ids.map_or(0, <[u32]>::len))
+        });
+        let explained = of_whole.as_deref().or(of_rows);
+        let stretch = &Stretch {
+            explained,
+            ..*stretch
+        };
+        if let Some(documents) = &mut self.json {
+            documents.push(document(about, stretch, self.tokenizer));
+            return;
+        }
         if let Some(html) = &mut self.html {
             html.stretch(head, stretch, self.inspect.tokens, self.tokenizer);
             return;
@@ -305,6 +418,14 @@ impl Writer<'_> {
         };
         let shown = ids.len().min(self.inspect.tokens);
         let text = &mut self.text;
+        if let Some(explained) = stretch.explained {
+            explain_lines(text, &ids[..shown], explained, self.tokenizer);
+            if shown < ids.len() {
+                let _ = writeln!(text, "… {} more tokens", ids.len() - shown);
+            }
+            text.push('\n');
+            return;
+        }
         match stretch.usefulness {
             None => text.push_str(&printable(&self.tokenizer.decode(&ids[..shown]))),
             Some(usefulness) => {
@@ -326,6 +447,73 @@ impl Writer<'_> {
         }
         text.push_str("\n\n");
     }
+}
+
+/// A line for each token.
+fn explain_lines(
+    text: &mut String,
+    ids: &[u32],
+    explained: &[TokenExplanation],
+    tokenizer: &Tokenizer,
+) {
+    let _ = writeln!(
+        text,
+        "{:<18} {:>6}  = {:>5} * {:>5} * {:>5}  {:>7} {:>7} {:>7} {:>5}  class",
+        "token", "useful", "left", "able", "want", "s_p", "s_q", "excess", "ctx"
+    );
+    for (&id, token) in ids.iter().zip(explained) {
+        let spelled = format!("{:?}", tokenizer.token_text(id));
+        let _ = writeln!(
+            text,
+            "{:<18} {:>6.3}  = {:>5.3} * {:>5.3} * {:>5.3}  {:>7.3} {:>7.3} {:>+7.3} {:>5}  {}",
+            printable_line(&spelled),
+            token.usefulness,
+            token.left,
+            token.able,
+            token.want,
+            token.surprisal_general_nats,
+            token.surprisal_target_nats,
+            token.mean_excess_nats,
+            format!(
+                "{}/{}",
+                token.context_general_tokens, token.context_target_tokens
+            ),
+            token.class()
+        );
+    }
+}
+
+/// A document, or the part of one that stands in a row, as JSON.
+fn document(
+    mut about: serde_json::Value,
+    stretch: &Stretch<'_>,
+    tokenizer: &Tokenizer,
+) -> serde_json::Value {
+    let token = |(place, &id): (usize, &u32)| {
+        let mut token = json!({ "id": id, "text": tokenizer.token_text(id) });
+        if let Some(explained) = stretch.explained {
+            let one = &explained[place];
+            let values = serde_json::to_value(one).unwrap_or_default();
+            for (name, value) in values.as_object().into_iter().flatten() {
+                token[name] = value.clone();
+            }
+            token["class"] = one.class().into();
+        }
+        if let Some(usefulness) = stretch.usefulness {
+            token["usefulness"] = usefulness[place].into();
+        }
+        if let Some(excess) = stretch.excess_nats {
+            token["excess_nats"] = excess[place].into();
+        }
+        token
+    };
+    about["doc_id"] = stretch.doc_id.into();
+    about["first_token"] = stretch.first_token.into();
+    about["tokens"] = match stretch.ids {
+        Some(ids) => ids.iter().enumerate().map(token).collect(),
+        None => serde_json::Value::Null,
+    };
+    about
 }
 
 /// An id or the like on one line.

@@ -163,6 +163,23 @@ fn tokens(
         if let Some(excess) = stretch.excess_nats {
             let _ = write!(detail, "\nexcess {:+.3} nats", excess[place]);
         }
+        if let Some(explained) = stretch.explained {
+            let token = &explained[place];
+            let _ = write!(
+                detail,
+                "\n{}: left {:.3} * able {:.3} * want {:.3}\nsurprisal {:.3} nats by the corpus ({} tokens of context), \
+                 {:.3} by the reference ({})\nmean excess {:+.3} nats",
+                token.class(),
+                token.left,
+                token.able,
+                token.want,
+                token.surprisal_general_nats,
+                token.context_general_tokens,
+                token.surprisal_target_nats,
+                token.context_target_tokens,
+                token.mean_excess_nats
+            );
+        }
     }
     let mut style = String::new();
     if let Some(usefulness) = stretch.usefulness {

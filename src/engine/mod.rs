@@ -77,6 +77,7 @@ mod decide;
 mod domains;
 mod emit;
 mod error;
+mod explain;
 mod finish;
 mod inputs;
 mod options;
@@ -90,6 +91,7 @@ mod work;
 
 pub use calibrate::{CalibrateOptions, calibrate};
 pub use error::EngineError;
+pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
 pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
