@@ -38,7 +38,12 @@ def arguments():
     add("--seed", default=17, type=int)
     add("--work", type=Path, help="folder of the runs, kept: those of the same plan are not done again; temporary when absent")
     add("--report", default=HERE / "REPORT.md", type=Path)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not 0 < options.junk_share <= 0.2:
+        parser.error(f"--junk-share must be above 0 and at most 0.2, is {options.junk_share}")
+    if not 0 < options.corpus_share <= 1:
+        parser.error(f"--corpus-share must be above 0 and at most 1, is {options.corpus_share}")
+    return options
 
 
 def prepare(options, folder):
@@ -54,7 +59,9 @@ def prepare(options, folder):
     clean = list(texts.passages(clean_documents, options.passage))
     foreign = [text for text in texts.read(options.foreign) if text.metadata.get("lang") != options.language]
     library = texts.tokenizer(options.tokenizer)
-    junk, originals = texts.junk(clean, foreign, library, round(options.junk_share * len(clean)), options.seed)
+    count = round(options.junk_share * len(clean))
+    junk, originals, replaced = texts.junk(clean, foreign, library, count, options.seed)
+    clean = [text for text in clean if text.id not in replaced]
     evaluated = labelled + clean_documents + foreign
     overlap = texts.Overlap([text.text for text in evaluated])
     counts, kept = {}, {}

@@ -24,13 +24,12 @@ def figure(value, digits=3):
 class Labelled:
     """The labelled set as arrays."""
 
-    def __init__(self, prepared, scored):
+    def __init__(self, prepared):
         documents = prepared["labelled"]
         self.ids = [text.id for text in documents]
         self.labels = np.array([text.metadata["quality"] for text in documents])
         self.domains = np.array([text.group for text in documents])
-        self.tokens = np.array([scored.tokens[id] for id in self.ids])
-        self.quarters = measure.quartiles(self.tokens)
+        self.quarters = measure.quartiles([len(text.text) for text in documents])
 
     def scores(self, scored):
         return np.array([scored.score[id] for id in self.ids])
@@ -148,7 +147,7 @@ def scales(runs):
 def write(prepared, runs, near, options):
     default = next(iter(runs))
     quality = runs[default][0]
-    labelled = Labelled(prepared, quality)
+    labelled = Labelled(prepared)
     caught, false = recall(prepared, runs, near)
     with_half = runs[f"{default}, half the reference"][0]
     documents, classes = token_classes.classify(quality, with_half)

@@ -139,12 +139,13 @@ def boilerplate(chance, size):
 
 
 def near_copy(chance, text, words):
-    """The text with one word in 25 replaced by another word of the corpus."""
-    return re.sub(r"[^\W\d_]+", lambda found: chance.choice(words) if chance.random() < 0.04 else found[0], text)
+    """The text with one word in 100 replaced by another word of the corpus."""
+    return re.sub(r"[^\W\d_]+", lambda found: chance.choice(words) if chance.random() < 0.01 else found[0], text)
 
 
 def junk(clean, foreign, library, count, seed):
-    """Junk of every kind, as long as clean passages: kind -> texts. Near copies name their originals."""
+    """Junk of every kind, as long as clean passages; the ids of passages that near copies were made of; and those of
+    passages that shuffled ones take the place of, so that no corpus holds both."""
     chance = random.Random(seed)
     order = sorted(clean, key=lambda text: key("junk", text.id))
     words = sorted({word for text in order[:500] for word in re.findall(r"[^\W\d_]+", text.text)})
@@ -171,13 +172,13 @@ def junk(clean, foreign, library, count, seed):
     def encoded(length):
         return base64.encodebytes(chance.randbytes(length * 3 // 4)).decode()
 
-    drawn = (order * (1 + count // len(order)))[:count]
+    drawn, for_words, for_sentences = (order[place * count : (place + 1) * count] for place in range(3))
     kinds = {
         "random tokens": [tokens(len(text.text)) for text in drawn],
         "base64": [encoded(len(text.text)) for text in drawn],
         "boilerplate": [boilerplate(chance, len(text.text)) for text in drawn],
-        "shuffled words": [shuffled(text.text) for text in drawn],
-        "shuffled sentences": [sentences(text.text) for text in drawn],
+        "shuffled words": [shuffled(text.text) for text in for_words],
+        "shuffled sentences": [sentences(text.text) for text in for_sentences],
         "near-duplicate": [near_copy(chance, text.text, words) for text in drawn],
         "another language": [
             text.text[: len(shape.text)]
@@ -185,12 +186,12 @@ def junk(clean, foreign, library, count, seed):
         ],
     }
     made = [
-        Text(f"junk/{kind}/{number}", text, kind, {"original": drawn[number].id})
+        Text(f"junk/{kind}/{number}", text, kind)
         for kind, texts in kinds.items()
         for number, text in enumerate(texts)
         if text.strip()
     ]
-    return made, {text.id for text in drawn}
+    return made, {text.id for text in drawn}, {text.id for text in for_words + for_sentences}
 
 
 def tokenizer(path):

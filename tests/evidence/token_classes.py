@@ -6,9 +6,9 @@ import texts
 
 CLASSES = ["learnable", "known", "noise", "off-target"]
 MEANING = {
-    "learnable": "all three factors are a half or more",
-    "known": "on target, and `left` is below a half: the corpus' model gives it more than a half",
-    "noise": "on target, and `able` is below a half: the reference's model can't predict it",
+    "learnable": "`want` and `left * able` are a half or more",
+    "known": "on target, `left * able` is below a half, and the same under another reference: the corpus' model expects it",
+    "noise": "on target, `left * able` is below a half, and another under another reference, or 0: the reference can't predict it",
     "off-target": "`want` is below a half",
 }
 
@@ -35,7 +35,7 @@ def classify(first, second):
     """Class of every token by document.
 
     u and the excess alone don't tell a known token from noise. A second reference does: `left` does not
-    depend on the reference, so that left * able stays the same for what is known and moves for noise.
+    depend on the reference, so that left * able stays the same for what is known and moves for noise, or is 0.
     """
     fitted, other = first.estimator["fitted"], second.estimator["fitted"]
     documents, others = by_document(first.rows), by_document(second.rows)
@@ -44,7 +44,7 @@ def classify(first, second):
         want, rest = factors(document, fitted)
         _, again = factors(others[id], other)
         low = rest < 0.5
-        same = np.abs(rest - again) <= 1e-3 * np.maximum(rest, 1e-3)
+        same = (np.abs(rest - again) <= 1e-3 * rest) & (rest > 1e-6)
         classes = np.where(low & same, 1, np.where(low, 2, 0))
         found[id] = np.where(want < 0.5, 3, classes)
     return documents, found
