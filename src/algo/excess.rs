@@ -11,16 +11,22 @@ const SIGMOID_RANGE: f64 = 16.0;
 /// Points per unit; the error of a straight line between them is below 7.5e-7.
 const SIGMOID_POINTS: f64 = 128.0;
 
-/// What held-out reference text says of the scales.
+/// The scales, from held-out reference text and a sample of the corpus.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Calibration {
-    /// 95th percentile of s_q in steps.
+    /// 95th percentile of s_q in steps, on reference text.
     pub c95: u16,
-    /// 99.9th percentile of s_q in steps: surprisals are clipped here.
+    /// 99.9th percentile of s_q in steps, on reference text: surprisals are clipped here.
     pub c999: u16,
-    /// Median of the windowed excess, in nats.
+    /// 95th percentile of the windowed mean of s_q in nats, on reference text.
+    pub window_c95_nats: f64,
+    /// 99.9th percentile of the windowed mean of s_q in nats, on reference text.
+    pub window_c999_nats: f64,
+    /// Where want is a half: midway between the medians of the windowed excess on reference text
+    /// and on the corpus, in nats.
     pub tau_nats: f64,
-    /// Interquartile range / 1.35 of the windowed excess, in nats, at least 1/1024.
+    /// A quarter of the distance of those medians, but no less than the interquartile range / 1.35 on
+    /// reference text, nor than 1/1024; in nats.
     pub spread_nats: f64,
 }
 
@@ -40,51 +46,87 @@ impl Window {
         }
     }
 
-    /// Calls `visit` with each place, its excess in steps, and the sum and number of the excesses
-    /// in its window inside the document. Sums are whole numbers: they don't drift.
+    /// Calls `visit` with each place, its excess in steps, and the sums over its window inside the
+    /// document. Sums are whole numbers: they don't drift.
     #[inline]
-    fn each(&self, p: &[u16], q: &[u16], c999: u16, mut visit: impl FnMut(usize, i32, i64, usize)) {
+    fn each(&self, p: &[u16], q: &[u16], c999: u16, mut visit: impl FnMut(usize, i32, WindowSums)) {
         let n = p.len().min(q.len());
         let (p, q) = (&p[..n], &q[..n]);
-        let excess = |place: usize| i32::from(p[place].min(c999)) - i32::from(q[place].min(c999));
-        let mut sum: i64 = (0..self.reach.min(n))
-            .map(|place| i64::from(excess(place)))
-            .sum();
+        let s_q = |place: usize| i32::from(q[place].min(c999));
+        let excess = |place: usize| i32::from(p[place].min(c999)) - s_q(place);
+        let mut sums = WindowSums::default();
+        for place in 0..self.reach.min(n) {
+            sums.excess += i64::from(excess(place));
+            sums.s_q += i64::from(s_q(place));
+        }
         for place in 0..n {
             if place + self.reach < n {
-                sum += i64::from(excess(place + self.reach));
+                sums.excess += i64::from(excess(place + self.reach));
+                sums.s_q += i64::from(s_q(place + self.reach));
             }
             let first = place.saturating_sub(self.reach);
             let last = (place + self.reach).min(n - 1);
-            visit(place, excess(place), sum, last + 1 - first);
+            sums.tokens = last + 1 - first;
+            visit(place, excess(place), sums);
             if place >= self.reach {
-                sum -= i64::from(excess(place - self.reach));
+                sums.excess -= i64::from(excess(place - self.reach));
+                sums.s_q -= i64::from(s_q(place - self.reach));
             }
         }
     }
 
-    /// Calls `visit` with the windowed mean at each place, in steps of 1/8192 nat rounded down.
-    pub fn each_mean(&self, p: &[u16], q: &[u16], c999: u16, mut visit: impl FnMut(i64)) {
-        self.each(p, q, c999, |_, _, sum, n| {
-            visit((sum * MEAN_STEPS).div_euclid(n as i64))
+    /// Calls `visit` with the windowed means of the excess and of s_q at each place, in steps of
+    /// 1/8192 nat rounded down.
+    pub fn each_mean(&self, p: &[u16], q: &[u16], c999: u16, mut visit: impl FnMut(i64, i64)) {
+        self.each(p, q, c999, |_, _, sums| {
+            let mean = |sum: i64| (sum * MEAN_STEPS).div_euclid(sums.tokens as i64);
+            visit(mean(sums.excess), mean(sums.s_q));
         });
     }
+}
+
+/// Sums over a window, in steps, and its number of tokens.
+#[derive(Clone, Copy, Debug, Default)]
+struct WindowSums {
+    excess: i64,
+    s_q: i64,
+    tokens: usize,
+}
+
+/// Quantiles of windowed means, in steps of 1/8192 nat.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowQuantiles {
+    /// 95th and 99.9th percentile of s_q on reference text.
+    pub s_q: [i64; 2],
+    /// Quartiles of the excess on reference text.
+    pub excess: [i64; 3],
+    /// Median of the excess on the corpus.
+    pub corpus_excess: i64,
 }
 
 /// Bound of a windowed mean on either side, in steps of 1/8192 nat.
 pub const MAX_MEAN: i64 = MAX_CODE as i64 * MEAN_STEPS;
 
+/// A windowed mean in nats.
+pub fn mean_nats(mean: i64) -> f64 {
+    mean as f64 / (STEPS_PER_NAT * MEAN_STEPS as f64)
+}
+
 impl Calibration {
-    /// From quantiles: c95 and c999 in steps, and those of windowed means in steps of 1/8192 nat.
-    pub fn new(c95: u16, c999: u16, mean_quartiles: [i64; 3]) -> Self {
-        let nats = |mean: i64| mean as f64 / (STEPS_PER_NAT * MEAN_STEPS as f64);
-        let spread = nats(mean_quartiles[2] - mean_quartiles[0]) / 1.35;
-        // Where all reference text has the same excess, the step from 0 to 1 is steep, not infinite.
+    /// From quantiles: c95 and c999 in steps, and those of windowed means.
+    pub fn new(c95: u16, c999: u16, window: WindowQuantiles) -> Self {
+        let nats = mean_nats;
+        let [lower, median, upper] = window.excess;
+        let of_reference = nats(upper - lower) / 1.35;
+        let to_corpus = nats(median - window.corpus_excess) / 4.0;
+        // Where all text has the same excess, the step from 0 to 1 is steep, not infinite.
         Calibration {
             c95,
             c999,
-            tau_nats: nats(mean_quartiles[1]),
-            spread_nats: spread.max(1.0 / 1024.0),
+            window_c95_nats: nats(window.s_q[0]),
+            window_c999_nats: nats(window.s_q[1]),
+            tau_nats: nats(median + window.corpus_excess) / 2.0,
+            spread_nats: of_reference.max(to_corpus).max(1.0 / 1024.0),
         }
     }
 }
@@ -105,7 +147,7 @@ pub struct DocumentSums {
 pub struct Factors {
     /// 1 - p: what is left to learn.
     pub left: f32,
-    /// Falls to 0 for what even the reference model can't predict.
+    /// Falls to 0 for what even the reference model can't predict: this token, or the text around it.
     pub able: f32,
     /// How much more the reference model expects it than the general one, around here.
     pub want: f32,
@@ -120,9 +162,11 @@ pub struct Usefulness {
     /// exp(-s) for s in steps of 1/8 nat, and within 1/8 nat in steps of 1/2048.
     coarse: [f32; 256],
     fine: [f32; 256],
-    /// able = min(1, (c999 - s_q) * able_slope + able_start), s_q in steps.
+    /// able is the least of 1 and two lines: of c999 - s_q in steps, and of the windowed mean of s_q in steps.
     able_slope: f32,
     able_start: f32,
+    window_able_slope: f64,
+    window_able_start: f64,
     sigmoid: Vec<f32>,
     /// Turns a mean in steps into a place in the table: mean * slope + start.
     slope: f64,
@@ -135,6 +179,8 @@ impl Usefulness {
         let Calibration {
             c95,
             c999,
+            window_c95_nats,
+            window_c999_nats,
             tau_nats,
             spread_nats,
         } = calibration;
@@ -142,6 +188,12 @@ impl Usefulness {
         // Where c999 = c95 the reference does not tell noise apart, and every token is able.
         let (able_slope, able_start) = if c999 > c95 {
             (1.0 / f32::from(c999 - c95), 0.0)
+        } else {
+            (0.0, 1.0)
+        };
+        let width = window_c999_nats - window_c95_nats;
+        let (window_able_slope, window_able_start) = if width > 0.0 {
+            (-1.0 / (STEPS_PER_NAT * width), window_c999_nats / width)
         } else {
             (0.0, 1.0)
         };
@@ -157,6 +209,8 @@ impl Usefulness {
             fine: std::array::from_fn(|place| libm::exp(-nats(place as u16)) as f32),
             able_slope,
             able_start,
+            window_able_slope,
+            window_able_start,
             sigmoid: (0..=points + 1).map(sigmoid).collect(),
             slope: SIGMOID_POINTS / (STEPS_PER_NAT * spread_nats),
             start: (SIGMOID_RANGE - tau_nats / spread_nats) * SIGMOID_POINTS,
@@ -169,8 +223,7 @@ impl Usefulness {
     }
 
     #[inline]
-    fn want(&self, sum: i64, n: usize) -> f32 {
-        let mean = sum as f64 * self.window.reciprocals[n];
+    fn want(&self, mean: f64) -> f32 {
         let place =
             (mean * self.slope + self.start).clamp(0.0, 2.0 * SIGMOID_RANGE * SIGMOID_POINTS);
         let below = place as usize;
@@ -189,15 +242,18 @@ impl Usefulness {
     ) -> DocumentSums {
         let c999 = self.calibration.c999;
         let (mut usefulness, mut excess, mut surprisal) = (0.0, 0i64, 0u64);
-        self.window.each(p, q, c999, |place, own, sum, n| {
+        self.window.each(p, q, c999, |place, own, sums| {
+            let share = self.window.reciprocals[sums.tokens];
             let s_p = p[place].min(c999);
             let left = 1.0 - self.coarse[usize::from(s_p >> 8)] * self.fine[usize::from(s_p & 255)];
             let to_noise = f32::from(c999 - q[place].min(c999));
-            let able = (to_noise * self.able_slope + self.able_start).min(1.0);
+            let able_here = to_noise * self.able_slope + self.able_start;
+            let mean_s_q = sums.s_q as f64 * share;
+            let able_around = mean_s_q * self.window_able_slope + self.window_able_start;
             let factors = Factors {
                 left,
-                able,
-                want: self.want(sum, n),
+                able: able_here.min(able_around as f32).clamp(0.0, 1.0),
+                want: self.want(sums.excess as f64 * share),
             };
             usefulness += f64::from(factors.product());
             excess += i64::from(own);
@@ -235,8 +291,8 @@ impl Usefulness {
     pub fn mean_excess_nats(&self, p: &[u16], q: &[u16]) -> Vec<f32> {
         let mut all = Vec::with_capacity(p.len());
         let c999 = self.calibration.c999;
-        self.window.each(p, q, c999, |_, _, sum, n| {
-            all.push((sum as f64 / n as f64 / STEPS_PER_NAT) as f32);
+        self.window.each(p, q, c999, |_, _, sums| {
+            all.push((sums.excess as f64 / sums.tokens as f64 / STEPS_PER_NAT) as f32);
         });
         all
     }
@@ -265,6 +321,8 @@ mod tests {
         Calibration {
             c95: 16_000,
             c999: 26_000,
+            window_c95_nats: 5.0,
+            window_c999_nats: 9.5,
             tau_nats: 0.3,
             spread_nats: 0.7,
         }
@@ -279,8 +337,11 @@ mod tests {
                 let window = &excess[i.saturating_sub(reach)..(i + reach + 1).min(p.len())];
                 let mean = window.iter().sum::<f64>() / window.len() as f64;
                 let left = 1.0 - (-nats(p[i])).exp();
-                let able =
-                    ((nats(c.c999) - nats(q[i])) / (nats(c.c999) - nats(c.c95))).clamp(0.0, 1.0);
+                let here = (nats(c.c999) - nats(q[i])) / (nats(c.c999) - nats(c.c95));
+                let s_q = &q[i.saturating_sub(reach)..(i + reach + 1).min(q.len())];
+                let s_q = s_q.iter().map(|&code| nats(code)).sum::<f64>() / s_q.len() as f64;
+                let around = (c.window_c999_nats - s_q) / (c.window_c999_nats - c.window_c95_nats);
+                let able = here.min(around).clamp(0.0, 1.0);
                 let want = 1.0 / (1.0 + (-(mean - c.tau_nats) / c.spread_nats).exp());
                 [left * able * want, excess[i], nats(p[i]), want]
             })
@@ -340,7 +401,7 @@ mod tests {
         for mean in -60_000i64..60_000 {
             let exact = 1.0 / (1.0 + (-(mean as f64) / 2048.0).exp());
             assert!(
-                (f64::from(table.want(mean, 1)) - exact).abs() <= 1e-6,
+                (f64::from(table.want(mean as f64)) - exact).abs() <= 1e-6,
                 "{mean}"
             );
         }
@@ -359,14 +420,70 @@ mod tests {
     }
 
     #[test]
+    fn one_surprise_in_good_text_spares_its_neighbours_and_a_run_of_them_does_not() {
+        let scale = Calibration {
+            window_c95_nats: 6.0,
+            window_c999_nats: 8.0,
+            ..calibration()
+        };
+        let table = Usefulness::new(scale, 8);
+        // 12 nats by either model: below the 95th percentile of single tokens, 7.8 nats + 4.2.
+        let surprise = 24_000;
+        let (mut p, mut q) = (vec![8_000u16; 40], vec![6_000u16; 40]);
+        (p[20], q[20]) = (surprise, surprise);
+        let factors = table.factors(&p, &q);
+        assert!(factors[20].able < 0.3 && factors[19].able == 1.0 && factors[21].able == 1.0);
+        // One of these tokens is learnable; a whole text of them is not.
+        let usual = 15_000;
+        (p[20], q[20]) = (usual, usual);
+        assert_eq!(table.factors(&p, &q)[20].able, 1.0);
+        let noise = table.factors(&[usual; 40], &[usual; 40]);
+        assert!(noise.iter().all(|f| f.able < 0.4 && f.able > 0.3));
+        let worse = table.factors(&[15_990; 40], &[15_990; 40]);
+        assert!(worse.iter().all(|f| f.able < 0.1));
+        let beyond = table.factors(&[17_000; 40], &[17_000; 40]);
+        assert!(beyond.iter().all(|f| f.able == 0.0 && f.product() == 0.0));
+    }
+
+    #[test]
+    fn want_runs_from_the_corpus_to_the_reference() {
+        let quantiles = |corpus_excess| WindowQuantiles {
+            s_q: [40_000, 60_000],
+            excess: [8192 - 2765, 8192, 8192 + 2765],
+            corpus_excess,
+        };
+        // Medians at 1 and -5 nats: a half in the middle, and two spreads on either side at the medians.
+        let far = Calibration::new(9, 10, quantiles(-5 * 8192));
+        assert_eq!((far.tau_nats, far.spread_nats), (-2.0, 1.5));
+        let table = Usefulness::new(far, 0);
+        let want = |nats: f64| f64::from(table.want(nats * 2048.0));
+        let at_median = 1.0 / (1.0 + (-2.0f64).exp());
+        assert!((want(-2.0) - 0.5).abs() < 1e-6);
+        assert!(
+            (want(1.0) - at_median).abs() < 1e-6 && (want(-5.0) - (1.0 - at_median)).abs() < 1e-6
+        );
+        // A corpus like the reference, or nearer to q than that: never steeper than the reference spreads.
+        for corpus_excess in [8000, 9000] {
+            let near = Calibration::new(9, 10, quantiles(corpus_excess));
+            assert!((near.spread_nats - 0.5).abs() < 1e-3, "{near:?}");
+            assert!((near.tau_nats - 1.0).abs() < 0.06);
+        }
+    }
+
+    #[test]
     fn scales_without_spread_do_not_divide_by_zero() {
-        let flat = Calibration::new(5, 5, [0, 0, 0]);
+        let quantiles = WindowQuantiles {
+            s_q: [20, 20],
+            excess: [0; 3],
+            corpus_excess: 0,
+        };
+        let flat = Calibration::new(5, 5, quantiles);
         assert!(flat.spread_nats > 0.0);
         let table = Usefulness::new(flat, 8);
         for factors in table.factors(&[0, 5, 60_000], &[9, 5, 0]) {
             assert!((0.0..=1.0).contains(&factors.product()) && factors.able > 0.99);
         }
-        let none = Usefulness::new(Calibration::new(0, 0, [0, 0, 0]), 8);
+        let none = Usefulness::new(Calibration::new(0, 0, quantiles), 8);
         assert_eq!(none.sums(&[7], &[7]), DocumentSums::default());
     }
 }

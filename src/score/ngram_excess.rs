@@ -8,7 +8,7 @@ use super::{
     DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, ModelOrigin, TokenDocument,
     TokenExplanation, TokenScores, TokenSource,
 };
-use crate::algo::excess::{Calibration, MAX_MEAN, Usefulness, Window};
+use crate::algo::excess::{Calibration, MAX_MEAN, Usefulness, Window, WindowQuantiles, mean_nats};
 use crate::algo::histogram::Histogram;
 use crate::algo::kneser_ney::{Key, Packing};
 use crate::algo::ngram_model::NgramModels;
@@ -20,6 +20,9 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+/// Tokens of the corpus that the scale of want is taken from, about, drawn by document.
+const CALIBRATION_TOKENS: u64 = 1 << 22;
+
 /// The estimator `ngram_excess`.
 pub(super) const KIND: EstimatorKind = EstimatorKind {
     spec: Spec {
@@ -27,10 +30,13 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
         summary: "Usefulness per token: signal left, learnable, and closer to the reference than to the corpus",
         details: "Two interpolated modified Kneser-Ney models over token ids: q of the reference, p of the corpus. \
                   s_p and s_q are the surprisals of a token in nats, clipped at c999. excess = s_p - s_q; \
-                  left = 1 - exp(-s_p); able = clip((c999 - s_q) / (c999 - c95), 0, 1), 1 where c999 = c95; \
+                  left = 1 - exp(-s_p); able = clip((c999 - s_q) / (c999 - c95), 0, 1), 1 where c999 = c95, or the same of the \
+                  mean s_q over the window where that is less: one rare word is no noise, a run of them is. \
                   want = sigmoid((mean excess over the window - tau) / s); u = left * able * want. c95 and c999 are \
-                  percentiles of s_q, tau and s the median and IQR / 1.35 (at least 1/1024) of the windowed excess, \
-                  all on reference text that q was not fitted on. A document's score is the mean of u. \
+                  percentiles of s_q, and of its windowed mean, on reference text that q was not fitted on. tau lies \
+                  midway between the medians of the windowed excess on that text and on the corpus (about 4 million \
+                  tokens of it), s is a quarter of their distance, at least the IQR / 1.35 on that text and 1/1024. \
+                  A document's score is the mean of u. \
                   No document is scored by a model that was fitted on it: p of the other folds scores a document, \
                   and reference documents that also stand in the corpus are left out of q. \
                   Surprisals are whole multiples of 1/2048 nat, with an error of at most order / 4096 nat. \
@@ -114,7 +120,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
         ],
         example: "{ reference: data/reference/*.jsonl.zst }",
     },
-    version: 1,
+    version: 2,
     needs_reference: true,
     needs_text: false,
     needs_id: false,
@@ -240,6 +246,9 @@ struct Fitted {
 /// What held-out reference text scored.
 #[derive(Clone, Debug, Default)]
 struct HeldOut {
+    /// Medians of the windowed excess on held-out reference text and on the corpus.
+    median_excess_nats: f64,
+    corpus_median_excess_nats: f64,
     tokens: u64,
     u_ref: f64,
     /// Of domains with enough tokens: name, tokens, mean usefulness.
@@ -454,7 +463,11 @@ impl NgramExcess {
             codes[1] = s_q;
             true
         };
-        let (usefulness, held_out) = self.calibrate(source, input, surprisals)?;
+        let of_corpus = |document: &TokenDocument<'_>, codes: &mut [Vec<u16>; 2]| {
+            let p_model = fold_of(document, folds) as usize;
+            models.surprisals([p_model, folds as usize], document.tokens, codes);
+        };
+        let (usefulness, held_out) = self.calibrate(source, input, surprisals, of_corpus)?;
         let left_out_documents = left_out.len() as u64;
         Ok(Fitted {
             models,
@@ -526,7 +539,11 @@ impl NgramExcess {
             }
             best
         };
-        let (usefulness, held_out) = self.calibrate(input.corpus, input, surprisals)?;
+        let of_corpus = |document: &TokenDocument<'_>, codes: &mut [Vec<u16>; 2]| {
+            let fold = fold_of(document, folds) as usize;
+            models.surprisals([fold, fold + folds as usize], document.tokens, codes);
+        };
+        let (usefulness, held_out) = self.calibrate(input.corpus, input, surprisals, of_corpus)?;
         let target = best.learned;
         Ok(Fitted {
             models,
@@ -577,13 +594,15 @@ impl NgramExcess {
         Ok(Target::OfCorpus { prior, cut })
     }
 
-    /// Scales from held-out text: `surprisals` fills in s_p and s_q of a document by models that
-    /// were not fitted on it, or says that the document is not part of it.
+    /// Scales from held-out text and from the corpus: `surprisals` fills in s_p and s_q of a document by
+    /// models that were not fitted on it, or says that the document is not held-out text; `of_corpus` does
+    /// so for a document of the corpus.
     fn calibrate(
         &self,
         source: &dyn TokenSource,
         input: &FitInput<'_>,
         surprisals: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) -> bool + Sync,
+        of_corpus: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) + Sync,
     ) -> Result<(Usefulness, HeldOut), FitError> {
         let folder = folder_of(input);
         let held_out = HeldOutFiles::write(source, &folder, surprisals)?;
@@ -602,17 +621,36 @@ impl NgramExcess {
         let (c95, c999) = (percentile(950)?, percentile(999)?);
 
         let window = Window::new(self.window_tokens);
-        let mut means = Histogram::new(-MAX_MEAN, MAX_MEAN);
+        let mut means = [-MAX_MEAN, 0].map(|lowest| Histogram::new(lowest, MAX_MEAN));
         let empty = means.clone();
         held_out.each(
             || empty.clone(),
-            |part, _, [p, q]| window.each_mean(p, q, c999, |mean| part.count(mean)),
-            |part| means.add(&part),
+            |[of_excess, of_s_q], _, [p, q]| {
+                window.each_mean(p, q, c999, |excess, s_q| {
+                    of_excess.count(excess);
+                    of_s_q.count(s_q);
+                });
+            },
+            |part| {
+                means
+                    .iter_mut()
+                    .zip(&part)
+                    .for_each(|(mine, theirs)| mine.add(theirs))
+            },
         )?;
-        let quartile = |per_mille| means.quantile(per_mille).ok_or_else(no_documents);
-        let calibration =
-            Calibration::new(c95, c999, [quartile(250)?, quartile(500)?, quartile(750)?]);
-        let usefulness = Usefulness::new(calibration, self.window_tokens);
+        let [of_excess, of_s_q] = means;
+        let quantile = |of: &Histogram, per_mille| of.quantile(per_mille).ok_or_else(no_documents);
+        let quantiles = WindowQuantiles {
+            s_q: [quantile(&of_s_q, 950)?, quantile(&of_s_q, 999)?],
+            excess: [
+                quantile(&of_excess, 250)?,
+                quantile(&of_excess, 500)?,
+                quantile(&of_excess, 750)?,
+            ],
+            corpus_excess: corpus_excess(input.corpus, &window, c999, of_corpus)?,
+        };
+        let usefulness =
+            Usefulness::new(Calibration::new(c95, c999, quantiles), self.window_tokens);
 
         // Sums over documents are whole numbers: of u in units of 2^-32, of surprisals in steps. By domain,
         // those of documents without one last.
@@ -649,6 +687,8 @@ impl NgramExcess {
         }
         let [tokens, u, p, q] = totals.map(|total| total as f64);
         let held_out = HeldOut {
+            median_excess_nats: mean_nats(quantiles.excess[1]),
+            corpus_median_excess_nats: mean_nats(quantiles.corpus_excess),
             tokens: totals[0] as u64,
             u_ref: u / UNITS / tokens,
             by_domain: names
@@ -694,6 +734,10 @@ impl NgramExcess {
             "s_nats": calibration.spread_nats,
             "c95_nats": nats(calibration.c95),
             "c999_nats": nats(calibration.c999),
+            "window_c95_nats": calibration.window_c95_nats,
+            "window_c999_nats": calibration.window_c999_nats,
+            "reference_median_excess_nats": fitted.held_out.median_excess_nats,
+            "corpus_median_excess_nats": fitted.held_out.corpus_median_excess_nats,
             "u_ref": fitted.held_out.u_ref,
             "u_ref_by_domain": by_domain(|(name, _, u_ref)| (name.clone(), json!(u_ref))),
             "min_domain_tokens": self.min_domain_tokens,
@@ -706,6 +750,37 @@ impl NgramExcess {
         let hash = parameter_hash(&description, seed, fitted.models.checksum());
         description["parameter_hash"] = hash.into();
         description
+    }
+}
+
+/// The median of the windowed excess over a sample of the corpus, in steps of 1/8192 nat.
+fn corpus_excess(
+    corpus: &dyn TokenSource,
+    window: &Window,
+    c999: u16,
+    surprisals: impl Fn(&TokenDocument<'_>, &mut [Vec<u16>; 2]) + Sync,
+) -> Result<i64, FitError> {
+    let median_of = |sample: Sample| -> Result<Option<i64>, FitError> {
+        let mut means = Histogram::new(-MAX_MEAN, MAX_MEAN);
+        let empty = means.clone();
+        each_part(
+            corpus,
+            || (empty.clone(), [Vec::new(), Vec::new()]),
+            |(part, codes), document| {
+                if sample.draws(document) {
+                    surprisals(document, codes);
+                    window.each_mean(&codes[0], &codes[1], c999, |excess, _| part.count(excess));
+                }
+            },
+            |(part, _)| means.add(&part),
+        )?;
+        Ok(means.quantile(500))
+    };
+    let tokens = corpus.tokens();
+    // Of few and very long documents a sample may draw none.
+    match median_of(Sample::new(CALIBRATION_TOKENS, tokens))? {
+        Some(median) => Ok(median),
+        None => median_of(Sample::new(tokens, tokens))?.ok_or_else(no_documents),
     }
 }
 
