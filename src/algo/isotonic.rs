@@ -70,9 +70,9 @@ pub fn fill_gaps(known: &[Option<f64>]) -> Option<Vec<f64>> {
     let mut values = vec![value(first); known.len()];
     for pair in places.windows(2) {
         let (from, to) = (pair[0], pair[1]);
-        for at in from..to {
-            let share = (at - from) as f64 / (to - from) as f64;
-            values[at] = value(from) + share * (value(to) - value(from));
+        for (step, slot) in values[from..to].iter_mut().enumerate() {
+            let share = step as f64 / (to - from) as f64;
+            *slot = value(from) + share * (value(to) - value(from));
         }
     }
     values[last..].fill(value(last));

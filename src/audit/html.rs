@@ -420,6 +420,7 @@ fn worth(usefulness: &Usefulness, out: &mut String) {
         of_source.chain(of_reason),
     );
     if !usefulness.u_ref_by_domain.is_empty() {
+        out.push_str("<p class=\"soft\">Domains with a mean of their own</p>\n");
         table(
             out,
             &["domain of the reference", "#mean usefulness"],

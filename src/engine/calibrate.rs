@@ -9,8 +9,8 @@ use crate::algo::hash;
 use crate::algo::isotonic::{POINTS, fill_gaps, isotonic};
 use crate::algo::quantise::{byte_of, value_of};
 use crate::shard::{
-    Calibration, CalibrationHalf, Manifest, ReadLosses, ReadRejects, ReadShard, ReliabilityRow,
-    file_checksum,
+    Calibration, CalibrationHalf, LossesRead, Manifest, ReadLosses, ReadRejects, ReadShard,
+    ReliabilityRow, file_checksum,
 };
 use crate::spill::{Column, IoContext, ScratchColumn, Spill};
 use std::fs::File;
@@ -277,47 +277,47 @@ fn read_losses(
     });
     let (mut start, mut documents) = (0u64, 0u64);
     let mut failed = Ok(());
-    file.rows(&mut |row| {
-        let mut take = || -> Result<(), EngineError> {
-            stop.check()?;
-            let place = || format!("{}: row {} ('{}')", losses.display(), row.row, row.doc_id);
-            if row.early.len() != row.late.len() {
+    let mut take = |row: &LossesRead<'_>| -> Result<(), EngineError> {
+        stop.check()?;
+        let place = || format!("{}: row {} ('{}')", losses.display(), row.row, row.doc_id);
+        if row.early.len() != row.late.len() {
+            return Err(EngineError::Request(format!(
+                "{}: 'loss_early' has {} values and 'loss_late' {}; both need one for each token",
+                place(),
+                row.early.len(),
+                row.late.len()
+            )));
+        }
+        for (name, values) in [("loss_early", row.early), ("loss_late", row.late)] {
+            let wrong = |value: &f32| !value.is_finite() || value.abs() > LARGEST_NATS;
+            if let Some(token) = values.iter().position(wrong) {
                 return Err(EngineError::Request(format!(
-                    "{}: 'loss_early' has {} values and 'loss_late' {}; both need one for each token",
+                    "{}: '{name}' of token {token} is {}, not a loss in nats",
                     place(),
-                    row.early.len(),
-                    row.late.len()
+                    values[token]
                 )));
             }
-            for (name, values) in [("loss_early", row.early), ("loss_late", row.late)] {
-                let wrong = |value: &f32| !value.is_finite() || value.abs() > LARGEST_NATS;
-                if let Some(token) = values.iter().position(|value| wrong(value)) {
-                    return Err(EngineError::Request(format!(
-                        "{}: '{name}' of token {token} is {}, not a loss in nats",
-                        place(),
-                        values[token]
-                    )));
-                }
-            }
-            for (early, late) in row.early.iter().zip(row.late) {
-                writer
-                    .write_all(&(early - late).to_ne_bytes())
-                    .context("write", &path)?;
-            }
-            sorter.push(Entry {
-                id: id_of(row.doc_id),
-                id_hash: hash::id_hash(row.doc_id),
-                start,
-                tokens: row.early.len() as u64,
-                found: 0,
-                row: row.row,
-                unused: 0,
-            })?;
-            start += row.early.len() as u64;
-            documents += 1;
-            Ok(())
-        };
-        failed = take();
+        }
+        for (early, late) in row.early.iter().zip(row.late) {
+            writer
+                .write_all(&(early - late).to_ne_bytes())
+                .context("write", &path)?;
+        }
+        sorter.push(Entry {
+            id: id_of(row.doc_id),
+            id_hash: hash::id_hash(row.doc_id),
+            start,
+            tokens: row.early.len() as u64,
+            found: 0,
+            row: row.row,
+            unused: 0,
+        })?;
+        start += row.early.len() as u64;
+        documents += 1;
+        Ok(())
+    };
+    file.rows(&mut |row| {
+        failed = take(&row);
         failed.is_ok()
     })?;
     failed?;
@@ -368,8 +368,7 @@ impl Half {
         let (mut rows, mut error, mut done) = (Vec::new(), 0.0, 0);
         let (mut seen, mut first, mut tokens, mut promised, mut sum) =
             (0u64, None, 0u64, 0.0, 0i128);
-        for byte in 0..POINTS {
-            let here = self.tokens[byte];
+        for (byte, &here) in self.tokens.iter().enumerate() {
             if here == 0 {
                 continue;
             }

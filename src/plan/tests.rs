@@ -1049,7 +1049,7 @@ fn wrong_shapes_of_sections_are_refused() {
     );
     refused(
         "stages: [score: { estimator: random, x: 1 }]",
-        &["7:38: unknown option 'x' of estimator 'random'; it has none"],
+        &["7:38: unknown option 'x' of estimator 'random'; valid: calibration"],
     );
     refused(
         "stages: [length: { colour: red }]",
@@ -1716,6 +1716,10 @@ fn every_example_of_the_programs_tables_loads() {
             &mixed,
             &environment,
         );
-        assert!(plan.is_ok(), "{text}\n{}", plan.expect_err("refused"));
+        if let Err(problems) = plan {
+            // The examples name files of the user, and an estimator may read its model when it is built.
+            let said = problems.to_string();
+            assert!(said.contains("No such file"), "{text}\n{said}");
+        }
     }
 }

@@ -37,6 +37,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
                   midway between the medians of the windowed excess on that text and on the corpus (about 4 million \
                   tokens of it), s is a quarter of their distance, at least the IQR / 1.35 on that text and 1/1024. \
                   A document's score is the mean of u. \
+                  u_ref is the mean of u over that text, by domain where the reference is tagged and has enough of it: the \
+                  ledger divides by it to count tokens that are as useful as reference text. \
                   No document is scored by a model that was fitted on it: p of the other folds scores a document, \
                   and reference documents that also stand in the corpus are left out of q. \
                   Surprisals are whole multiples of 1/2048 nat, with an error of at most order / 4096 nat. \

@@ -94,8 +94,9 @@ fn tokens_are_measured_against_reference_text_of_their_own_domain() {
         let usefulness = row.usefulness.expect("scored");
         for segment in &row.segments {
             let start = segment.row_start.expect("packed") as usize;
-            for at in start..start + segment.tokens.expect("packed") as usize {
-                let worth = f64::from(usefulness[at]) / u_ref(&segment.source);
+            let tokens = segment.tokens.expect("packed") as usize;
+            for (at, &u) in usefulness.iter().enumerate().skip(start).take(tokens) {
+                let worth = f64::from(u) / u_ref(&segment.source);
                 *of_source.entry(segment.source.clone()).or_default() += worth;
                 let here = place + at as u64;
                 let part = (0..10)
@@ -139,21 +140,19 @@ fn tokens_are_measured_against_reference_text_of_their_own_domain() {
     }
     assert_eq!(next, all);
     let mut rejected = BTreeMap::<String, f64>::new();
-    for file in ["rejects/part-00000.parquet"] {
-        ReadRejects::open(&out.path.join(file))
-            .expect("rejects")
-            .rows(&mut |row| {
-                let sum: f64 = row
-                    .usefulness
-                    .expect("scored")
-                    .iter()
-                    .map(|&u| f64::from(u))
-                    .sum();
-                *rejected.entry(row.source.to_string()).or_default() += sum / u_ref(row.source);
-                true
-            })
-            .expect("readable");
-    }
+    ReadRejects::open(&out.path.join("rejects/part-00000.parquet"))
+        .expect("rejects")
+        .rows(&mut |row| {
+            let sum: f64 = row
+                .usefulness
+                .expect("scored")
+                .iter()
+                .map(|&u| f64::from(u))
+                .sum();
+            *rejected.entry(row.source.to_string()).or_default() += sum / u_ref(row.source);
+            true
+        })
+        .expect("readable");
     let rows = usefulness["rejected"].as_array().expect("rows");
     assert_eq!(rows.len(), rejected.len());
     for row in rows {
@@ -274,10 +273,12 @@ fn scored(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-type Losses = Vec<(String, Vec<f32>, Vec<f32>)>;
+/// Id, early losses, late losses.
+type Row = (String, Vec<f32>, Vec<f32>);
+type Losses = Vec<Row>;
 
 fn write_losses(folder: &Folder, name: &str, losses: &Losses, fingerprint: Option<&str>) {
-    let lists = |of: fn(&(String, Vec<f32>, Vec<f32>)) -> &Vec<f32>| -> ArrayRef {
+    let lists = |of: fn(&Row) -> &Vec<f32>| -> ArrayRef {
         let mut builder = ListBuilder::new(Float32Builder::new());
         for row in losses {
             builder.values().append_slice(of(row));
