@@ -340,7 +340,7 @@ impl Inspect {
                         "stage": row.stage,
                         "reason": row.reason,
                         "value": row.value,
-                        "kept_id": row.kept_id,
+                        "kept_instead": row.kept_id,
                         "score": row.score,
                     });
                     writer.stretch(&head, about, &stretch);

@@ -341,7 +341,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             todo = (0..corpus.tasks.len()).collect();
         }
         if !todo.is_empty() || self.only_fit.is_some() {
-            let models = folder.join("models");
+            let models = folder.join("models").join("model");
             let fit_folder = folder.join("fit.tmp");
             let estimator = match (&fitted, self.kind.load) {
                 // Fitted by a run that was stopped; what the file says of itself is checked whole.
@@ -359,6 +359,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                     progress.end();
                     phase_ended("fit");
                     stop.check()?;
+                    std::fs::create_dir_all(folder.join("models")).context("create", folder)?;
                     estimator.save(&models, self.origin)?;
                     let description = estimator.describe();
                     TaskWriter::begin(&model, &[])?.finish(&description)?;

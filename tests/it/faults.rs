@@ -166,6 +166,7 @@ fn a_damaged_intermediate_file_is_found_and_made_anew() {
         "prepare done.json",
         "score rows",
         "score fitted done.json",
+        "score model",
         "reference tokens",
     ] {
         assert!(names.contains(&kind), "{kind} is not among {names:?}");
