@@ -206,9 +206,10 @@ impl NgramModels {
     /// Surprisal of each token of a document by two models, in steps of 1/2048 nat, at most 32
     /// nats. Ids must be below the vocabulary's size.
     ///
-    /// Works block by block and length by length: hash all, touch all, then look all up, so that
-    /// cache misses overlap. An n-gram is only looked for where its end was found, because a model
-    /// that keeps an n-gram keeps its end.
+    /// Works block by block and length by length. The lines of the next block's n-grams of two and
+    /// three tokens are asked for before a block is worked on, so that they have come when their turn
+    /// is; longer ones are hashed, touched, then looked up, so that cache misses overlap. An n-gram is
+    /// only looked for where its end was found, because a model that keeps an n-gram keeps its end.
     pub fn surprisals(&self, models: [usize; 2], tokens: &[u32], out: &mut [Vec<u16>; 2]) {
         for codes in out.iter_mut() {
             codes.clear();
@@ -216,18 +217,16 @@ impl NgramModels {
         }
         let order = self.packing.order as usize;
         let (p, q) = (models[0], models[1]);
-        // The four tokens before the block, then the block.
-        let mut ids = [self.packing.nothing(); BLOCK + 4];
-        ids[3] = self.packing.begin();
+        let mut ahead = Ahead::NONE;
+        let mut now = Ahead::NONE;
+        self.look_ahead(tokens, 0, &mut ahead);
         // By place: the hash of what was looked for last.
         let mut hashes = [0u64; BLOCK];
-        // The places where the last n-gram was found, and the next longer hashes there.
+        // The places where the last n-gram was found; what is wanted there next, and where it is.
         let mut found_places = [0u8; BLOCK];
-        let mut wanted = [0u64; BLOCK];
-        // The parts of the places, of what is wanted, and the buckets of that.
-        let mut parts = [0u32; BLOCK];
+        let mut wanted_hashes = [0u64; BLOCK];
         let mut wanted_parts = [0u32; BLOCK];
-        let mut buckets = [0u32; BLOCK];
+        let mut wanted_buckets = [0u32; BLOCK];
         // Back-off of the 1..4 tokens that stand before the block.
         let mut carried = [[0u16; 2]; 5];
         carried[1] = self.first_of(self.packing.begin(), models).1;
@@ -235,33 +234,48 @@ impl NgramModels {
         // Place i holds the back-off of the context of token i.
         let mut back_offs = [[0u16; 2]; BLOCK + 1];
         let mut longer_back_offs = [[0u16; 2]; BLOCK + 1];
-        for block in tokens.chunks(BLOCK) {
+        for (number_of_block, block) in tokens.chunks(BLOCK).enumerate() {
             let n = block.len();
-            ids[4..4 + n].copy_from_slice(block);
-            for place in 0..n {
-                hashes[place] = start_hash(ids[place + 4]);
-                found_places[place] = place as u8;
-            }
+            std::mem::swap(&mut now, &mut ahead);
+            self.look_ahead(tokens, (number_of_block + 1) * BLOCK, &mut ahead);
             let mut n_found = n;
             for length in 2..=order {
                 let table = &self.tables[length - 2];
-                for (number, &place) in found_places[..n_found].iter().enumerate() {
-                    let place = usize::from(place);
-                    let hash = extend_hash(hashes[place], ids[place + 5 - length]);
-                    hashes[place] = hash;
-                    if length == 2 {
-                        parts[place] = part_of(hash, self.parts);
+                let wanted = if length == 2 {
+                    for (place, found) in found_places[..n].iter_mut().enumerate() {
+                        *found = place as u8;
                     }
-                    wanted[number] = hash;
-                    wanted_parts[number] = parts[place];
-                    buckets[number] = table.bucket(parts[place], hash);
-                }
-                let wanted = Wanted {
-                    buckets: &buckets[..n_found],
-                    hashes: &wanted[..n_found],
-                    parts: &wanted_parts[..n_found],
+                    Wanted {
+                        buckets: &now.buckets[0][..n],
+                        hashes: &now.hashes[0][..n],
+                        parts: &now.parts[..n],
+                    }
+                } else {
+                    for (number, &place) in found_places[..n_found].iter().enumerate() {
+                        let place = usize::from(place);
+                        let part = now.parts[place];
+                        let (hash, bucket) = if length == 3 {
+                            (now.hashes[1][place], now.buckets[1][place])
+                        } else {
+                            let before =
+                                (number_of_block * BLOCK + place) as isize + 1 - length as isize;
+                            let hash = extend_hash(hashes[place], self.token_at(tokens, before));
+                            (hash, table.bucket(part, hash))
+                        };
+                        hashes[place] = hash;
+                        wanted_hashes[number] = hash;
+                        wanted_parts[number] = part;
+                        wanted_buckets[number] = bucket;
+                    }
+                    if length > 3 {
+                        table.touch(&wanted_buckets[..n_found]);
+                    }
+                    Wanted {
+                        buckets: &wanted_buckets[..n_found],
+                        hashes: &wanted_hashes[..n_found],
+                        parts: &wanted_parts[..n_found],
+                    }
                 };
-                table.touch(wanted.buckets);
                 if length == 2 {
                     back_offs[0] = carried[1];
                     for (place, &token) in block.iter().enumerate() {
@@ -304,9 +318,60 @@ impl NgramModels {
                         .map(|both| both[model].min(u32::from(MAX_CODE)) as u16),
                 );
             }
-            ids.copy_within(n..n + 4, 0);
         }
     }
+
+    /// The token at a place of a document, or what stands before its begin.
+    #[inline(always)]
+    fn token_at(&self, tokens: &[u32], place: isize) -> u32 {
+        match place {
+            0.. => tokens[place as usize],
+            -1 => self.packing.begin(),
+            _ => self.packing.nothing(),
+        }
+    }
+
+    /// Hashes the n-grams of two and three tokens that end in the block from `start` on, and asks for
+    /// their lines.
+    #[inline(always)]
+    fn look_ahead(&self, tokens: &[u32], start: usize, ahead: &mut Ahead) {
+        let Some(block) = tokens.get(start..).filter(|block| !block.is_empty()) else {
+            return;
+        };
+        let mut last = [1, 2].map(|back| self.token_at(tokens, start as isize - back));
+        for (place, &token) in block.iter().take(BLOCK).enumerate() {
+            let pair = extend_hash(start_hash(token), last[0]);
+            let part = part_of(pair, self.parts);
+            let bucket = self.tables[0].bucket(part, pair);
+            self.tables[0].prefetch(bucket);
+            ahead.parts[place] = part;
+            ahead.hashes[0][place] = pair;
+            ahead.buckets[0][place] = bucket;
+            if let Some(table) = self.tables.get(1) {
+                let triple = extend_hash(pair, last[1]);
+                let bucket = table.bucket(part, triple);
+                table.prefetch(bucket);
+                ahead.hashes[1][place] = triple;
+                ahead.buckets[1][place] = bucket;
+            }
+            last = [token, last[0]];
+        }
+    }
+}
+
+/// N-grams of two and of three tokens of a block, whose lines were asked for.
+struct Ahead {
+    parts: [u32; BLOCK],
+    hashes: [[u64; BLOCK]; 2],
+    buckets: [[u32; BLOCK]; 2],
+}
+
+impl Ahead {
+    const NONE: Ahead = Ahead {
+        parts: [0; BLOCK],
+        hashes: [[0; BLOCK]; 2],
+        buckets: [[0; BLOCK]; 2],
+    };
 }
 
 /// Takes the values of the models that hold the n-gram.

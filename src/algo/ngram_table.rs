@@ -280,6 +280,15 @@ impl NgramTable {
         bytemuck::cast_slice(&self.lines.get()[start..start + self.shape.lines_per_bucket])
     }
 
+    /// Asks for the first line of a bucket, without waiting for it.
+    #[inline(always)]
+    pub fn prefetch(&self, bucket: u32) {
+        prefetch_index::prefetch_index(
+            self.lines.get(),
+            bucket as usize * self.shape.lines_per_bucket,
+        );
+    }
+
     /// Reads the first line of each bucket, so that the misses overlap and the look-ups that
     /// follow find them in the cache.
     #[inline]

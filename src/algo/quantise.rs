@@ -16,7 +16,8 @@ pub fn value_of(byte: u8) -> f32 {
 ///
 /// ```
 /// use goodput::algo::quantise::certain;
-/// assert_eq!(certain(0.0999), (25, 26)); // 0.0999 * 255 = 25.47, and 25 stands for 24.5 to 25.5
+/// assert_eq!(certain(0.25), (64, 65)); // 0.25 * 255 = 63.75, and 64 stands for 63.5 to 64.5
+/// assert_eq!(certain(0.1), (26, 26)); // 25.5 is the border between 25 and 26
 /// assert_eq!(certain(0.0), (0, 0)); // nothing is below 0
 /// ```
 pub fn certain(threshold: f64) -> (u16, u16) {

@@ -400,8 +400,7 @@ mod tests {
         };
         assert_eq!(at(0.0), (0, 0));
         assert_eq!(at(25.0 / 255.0), (100, 110));
-        assert_eq!(at(25.5 / 255.0), (110, 110), "half goes to the even 26");
-        assert_eq!(at(25.4 / 255.0), (100, 110));
+        assert_eq!(at(25.5 / 255.0), (110, 110), "the border of two bytes");
         assert_eq!(at(25.5001 / 255.0), (110, 111));
         assert_eq!(at(26.6 / 255.0), (111, 111));
     }

@@ -80,16 +80,14 @@ def kenlm_logs(bin_folder, model, stream):
             bin_folder / "query", "-v", "word", model, stdin=text, capture_output=False,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         ).stdout
-    logs = []
-    for line in said.splitlines():
-        if "=" not in line or not line[0].isdigit() and not line.startswith("</s>"):
-            continue
-        line_logs = []
-        for entry in line.split("\t"):
-            if "=" in entry and not entry.startswith("</s>"):
-                unknown, _, log10 = entry.split("=")[1].split(" ")
-                line_logs.append(None if unknown == "0" else float(log10) * math.log(10))
-        logs.append(line_logs)
+    logs, line = [], []
+    for entry in said.split("\t"):
+        if entry.startswith("</s>="):
+            logs.append(line)
+            line = []
+        elif "=" in entry:
+            unknown, _, log10 = entry.split("=")[1].split(" ")
+            line.append(None if unknown == "0" else float(log10) * math.log(10))
     return logs
 
 
@@ -135,8 +133,7 @@ def main():
         with numbers.open("rb") as words:
             said = run(given.kenlm / "kenlm_benchmark", "-m", model, "--query", "-t", 1, "-b", 16_000_000, stdin=words,
                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-        said = dict(re.findall(r"(Query, CPU|Queries): ([0-9.]+)", said))
-        asked = float(said["Query, CPU"])
+        asked = float(re.search(r"Excluding load, CPU: ([0-9.]+)", said)[1])
         single = pipeline(folder, "single", f"{data}/mix/*.jsonl.zst", tokenizer, score)
         _, phases = goodput(single, 1)
         ours = 2 * tokens["mix"] / phases["score"] / 1e6
