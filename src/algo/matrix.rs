@@ -118,6 +118,9 @@ pub fn multiply(
     out: &mut [f32],
     out_stride: usize,
 ) {
+    if rows == 0 {
+        return;
+    }
     if right.depth == 0 {
         (0..rows).for_each(|row| out[row * out_stride..][..right.columns].fill(0.0));
         return;
@@ -390,7 +393,7 @@ mod tests {
             (6, 512, 16),
             (7, 513, 33),
             (13, 1100, 15),
-            (0, 4, 4),
+            (0, 4, 40),
             (2, 0, 3),
         ] {
             let left = numbers("left", rows * depth);

@@ -367,7 +367,13 @@ fn causal_lm_scores_a_sample_by_its_losses_and_refuses_another_tokenizer() {
         folder.write(&format!("small/{name}"), bytes);
     }
     // Bytes b and d are even, a and c odd; longer than a window.
-    let texts = ["b".repeat(100), "a".repeat(100), "bddb", "ac", "bcda"].map(String::from);
+    let texts = [
+        "b".repeat(100),
+        "a".repeat(100),
+        "bddb".to_string(),
+        "ac".to_string(),
+        "bcda".to_string(),
+    ];
     folder.documents("in.jsonl", &texts);
     let of = |more: &str| {
         stages(
@@ -381,7 +387,12 @@ fn causal_lm_scores_a_sample_by_its_losses_and_refuses_another_tokenizer() {
     let out = folder.run_and_verify();
     let found = scores(&out);
     for (text, score) in texts.iter().zip([0.0, 1.0, 0.0, 1.0, 0.5]) {
-        assert_eq!(found[text], score, "{text}");
+        // The ends of the scale are known to 1/1024 nat.
+        assert!(
+            (found[text] - score).abs() < 1e-3,
+            "{text}: {}",
+            found[text]
+        );
     }
     let fitted = out.json("manifest.json")["estimator"]["fitted"].clone();
     assert_eq!(fitted["tokens"], 210);
