@@ -118,11 +118,10 @@ pub fn multiply(
     out: &mut [f32],
     out_stride: usize,
 ) {
-    if rows == 0 {
-        return;
+    for row in 0..rows {
+        out[row * out_stride..][..right.columns].fill(0.0);
     }
-    if right.depth == 0 {
-        (0..rows).for_each(|row| out[row * out_stride..][..right.columns].fill(0.0));
+    if rows == 0 {
         return;
     }
     let mut panel = [[0.0f32; LANES]; DEPTH];
@@ -137,7 +136,6 @@ pub fn multiply(
                 rows,
                 panel,
                 width,
-                depth == 0,
                 &mut out[column..],
                 out_stride,
             );
@@ -168,10 +166,7 @@ fn pack(from: Matrix<'_>, depth: usize, column: usize, width: usize, panel: &mut
     }
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the innermost loop, called from one place"
-)]
+/// Adds a panel's products to what is there.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma", "aarch64+neon"))]
 fn panel_product(
     left: &[f32],
@@ -179,19 +174,18 @@ fn panel_product(
     rows: usize,
     panel: &[[f32; LANES]],
     width: usize,
-    first: bool,
     out: &mut [f32],
     out_stride: usize,
 ) {
     let mut row = 0;
     while row + ROWS <= rows {
         let (left, out) = (&left[row * left_stride..], &mut out[row * out_stride..]);
-        tile::<ROWS>(left, left_stride, panel, width, first, out, out_stride);
+        tile::<ROWS>(left, left_stride, panel, width, out, out_stride);
         row += ROWS;
     }
     while row < rows {
         let (left, out) = (&left[row * left_stride..], &mut out[row * out_stride..]);
-        tile::<1>(left, left_stride, panel, width, first, out, out_stride);
+        tile::<1>(left, left_stride, panel, width, out, out_stride);
         row += 1;
     }
 }
@@ -202,16 +196,13 @@ fn tile<const N: usize>(
     left_stride: usize,
     panel: &[[f32; LANES]],
     width: usize,
-    first: bool,
     out: &mut [f32],
     out_stride: usize,
 ) {
     let left: [&[f32]; N] = std::array::from_fn(|row| &left[row * left_stride..][..panel.len()]);
     let mut sums = [[0.0f32; LANES]; N];
-    if !first {
-        for (row, sums) in sums.iter_mut().enumerate() {
-            sums[..width].copy_from_slice(&out[row * out_stride..][..width]);
-        }
+    for (row, sums) in sums.iter_mut().enumerate() {
+        sums[..width].copy_from_slice(&out[row * out_stride..][..width]);
     }
     for (at, right) in panel.iter().enumerate() {
         for row in 0..N {
