@@ -20,12 +20,12 @@ use crate::audit::Audit;
 use crate::pack::Frame;
 use crate::plan::{self, Place, Plan, Problems, Rejects, StageRef, TokenizerSource as Named};
 use crate::record::{FieldType, OptionError, Options, Value};
-use crate::score;
+use crate::score::{self, Needs};
 use crate::shard::{Calibration, Manifest, ShardShape, TokenizerManifest, UsefulnessType};
 use crate::source;
 use crate::spill::{IoContext, Spill};
 use crate::stages;
-use crate::tokenizer::{Tokenizer, TokenizerSource};
+use crate::tokenizer::{Tokenizer, TokenizerSource, file_fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -198,6 +198,8 @@ pub struct Prepared {
     pub frame_tokens: [Option<(String, u32)>; 2],
     /// The file of numbers per token that the estimator asks for.
     pub table: Option<source::TokenTable>,
+    /// What else the estimator asks for.
+    pub needs: Needs,
 }
 
 /// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
@@ -271,11 +273,11 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             ),
         ));
     }
-    let mut table = None;
+    let (mut table, mut needs) = (None, Needs::default());
     for stage in &plan.stages {
         if let (StageRef::Score { estimator }, Some(tokenizer)) = (stage.kind, &tokenizer) {
-            match table_of(estimator, stage, tokenizer) {
-                Ok(found) => table = found,
+            match asked_by(estimator, stage, tokenizer) {
+                Ok((found, asked)) => (table, needs) = (found, asked),
                 Err(problem) => {
                     let place = Place {
                         line: stage.line,
@@ -320,30 +322,49 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             tokenizer,
             frame_tokens,
             table,
+            needs,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
 }
 
-/// Opens the file of numbers per token that an estimator asks for, if it does. It must be of the
-/// pipeline's tokenizer.
-fn table_of(
+/// What an estimator asks for besides documents: its file of numbers per token, opened, if it names one, and its other
+/// needs. All must be of the pipeline's tokenizer.
+fn asked_by(
     estimator: usize,
     stage: &plan::StagePlan,
     tokenizer: &Tokenizer,
-) -> Result<Option<source::TokenTable>, String> {
-    let kind = score::TABLE[estimator];
-    if !kind.needs_id {
-        return Ok(None);
-    }
-    let fit = (kind.build)(&stage.options).map_err(|error| {
+) -> Result<(Option<source::TokenTable>, Needs), String> {
+    let fit = (score::TABLE[estimator].build)(&stage.options).map_err(|error| {
         format!(
             "'{}' must be {}, got {}",
             error.option, error.must_be, error.found
         )
     })?;
+    let needs = fit.needs();
+    if let Some(known) = needs.vocabulary_size
+        && known < u64::from(tokenizer.vocabulary_size())
+    {
+        return Err(format!(
+            "the model knows {known} ids, and the pipeline's tokenizer '{}' has {}; use the tokenizer of the model",
+            tokenizer.name(),
+            tokenizer.vocabulary_size()
+        ));
+    }
+    if let Some(path) = &needs.tokenizer_file {
+        let found = file_fingerprint(path).map_err(|error| error.to_string())?;
+        if found != tokenizer.fingerprint() {
+            return Err(format!(
+                "the model's {} is another tokenizer, fingerprint {found}, than the pipeline's '{}', {}; name the model's \
+                 under 'tokenizer'",
+                path.display(),
+                tokenizer.name(),
+                tokenizer.fingerprint()
+            ));
+        }
+    }
     let Some(request) = fit.table() else {
-        return Ok(None);
+        return Ok((None, needs));
     };
     let table = source::TokenTable::open(request.path, &request.columns)
         .map_err(|error| error.to_string())?;
@@ -357,7 +378,7 @@ fn table_of(
             tokenizer.fingerprint()
         ));
     }
-    Ok(Some(table))
+    Ok((Some(table), needs))
 }
 
 /// The globs of `reference`, where the estimator has that option and it names files.
@@ -828,6 +849,7 @@ fn go(
         tokenizer,
         frame_tokens,
         table,
+        needs: _,
     } = prepared;
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));

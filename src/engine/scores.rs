@@ -231,6 +231,9 @@ impl TokenSource for TokenView<'_, '_> {
         self.visit(*task, range.clone(), visit);
         Ok(())
     }
+    fn go_on(&self) -> io::Result<()> {
+        self.stop.check().map_err(io::Error::other)
+    }
     fn domains(&self) -> &[String] {
         self.domains.names()
     }

@@ -41,6 +41,13 @@ pub trait TokenSource: Sync {
     fn domains(&self) -> &[String] {
         &[]
     }
+    /// Whether a fit that computes for long between two reads may go on.
+    ///
+    /// # Errors
+    /// Where the run is being stopped.
+    fn go_on(&self) -> std::io::Result<()> {
+        Ok(())
+    }
     /// The place of a document's domain among [`TokenSource::domains`], by its number.
     fn domain(&self, _number: u64) -> Option<usize> {
         None
@@ -212,6 +219,19 @@ pub trait Estimator: Send + Sync {
     fn describe(&self) -> serde_json::Value;
 }
 
+/// What an estimator asks of a run besides documents.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    /// The tokenizer.json that its model was trained with, where it is known; the engine refuses a pipeline of another.
+    pub tokenizer_file: Option<PathBuf>,
+    /// Number of ids that its model knows, where there is a bound; the engine refuses a tokenizer of more.
+    pub vocabulary_size: Option<u64>,
+    /// Floating-point operations for each token that reaches the stage, on average; 0 where they are too few to tell.
+    pub flops_per_token: f64,
+    /// Anonymous memory that one worker takes for them.
+    pub worker_bytes: u64,
+}
+
 /// How to make a fitted estimator.
 pub trait Fit: Send + Sync {
     /// Files that it reads besides the documents. What is in them shapes the scores.
@@ -222,6 +242,11 @@ pub trait Fit: Send + Sync {
     /// The file of numbers per token that it joins with the documents, if it does.
     fn table(&self) -> Option<TableRequest<'_>> {
         None
+    }
+
+    /// What it asks of the run.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// Learns from `input`. Deterministic: threads, memory and the cut into parts change nothing.

@@ -155,8 +155,7 @@ impl FittedExternal {
     fn usefulness(&self, number: f32) -> Result<f64, String> {
         let number = f64::from(number);
         match &self.scale {
-            Some(scale) if self.falling => Ok(1.0 - scale.rising(number)),
-            Some(scale) => Ok(scale.rising(number)),
+            Some(scale) => Ok(scale.of(number, self.falling)),
             None if (0.0..=1.0).contains(&number) => Ok(number),
             None => Err(format!(
                 "has {number} in the file, and 'usefulness: value' needs numbers from 0 to 1; use rising or falling"

@@ -3,6 +3,7 @@
 //! Adding one is one new file here and its line in [`TABLE`].
 
 mod calibrated;
+mod causal_lm;
 mod commonness;
 mod compression;
 mod dsir;
@@ -23,8 +24,8 @@ mod unigram;
 
 pub use calibrated::Calibrated;
 pub use estimator::{
-    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, TableRequest, TokenDocument,
-    TokenExplanation, TokenNumbers, TokenScores, TokenSource, TokenTable,
+    DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, Needs, TableRequest,
+    TokenDocument, TokenExplanation, TokenNumbers, TokenScores, TokenSource, TokenTable,
 };
 pub use model_file::ModelOrigin;
 
@@ -38,5 +39,6 @@ pub const TABLE: &[&EstimatorKind] = &[
     &compression::KIND,
     &external::KIND,
     &rho::KIND,
+    &causal_lm::KIND,
     &random::KIND,
 ];

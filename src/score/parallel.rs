@@ -69,6 +69,14 @@ impl Sample {
             below: Some(bound as u64),
         }
     }
+    /// About this share of the documents, from 0 to 1.
+    pub(super) fn share(share: f64) -> Self {
+        // 2^64 times the share; a product that reaches it stands for all.
+        let bound = share * 18_446_744_073_709_551_616.0;
+        Sample {
+            below: (share < 1.0).then_some(bound as u64),
+        }
+    }
     #[inline]
     pub(super) fn draws(&self, document: &TokenDocument<'_>) -> bool {
         self.below.is_none_or(|bound| document.sample_key < bound)

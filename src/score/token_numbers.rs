@@ -66,6 +66,25 @@ impl Percentiles {
         }
         Ok(Percentiles { low, high })
     }
+
+    /// An empty histogram of numbers, from which [`Percentiles::scale`] reads.
+    pub(super) fn histogram() -> Histogram {
+        let limit = BOUND * STEPS as i64;
+        Histogram::new(-limit, limit)
+    }
+
+    pub(super) fn count(histogram: &mut Histogram, number: f64) {
+        histogram.count((number * STEPS).round() as i64);
+    }
+
+    /// From and to these percentiles of what was counted; from 0 to 0 where nothing was.
+    pub(super) fn scale(self, histogram: &Histogram) -> Scale {
+        let percentile = |per_mille| histogram.quantile(per_mille).unwrap_or(0) as f64 / STEPS;
+        Scale {
+            low: percentile(self.low),
+            high: percentile(self.high),
+        }
+    }
 }
 
 /// From a number to 0 to 1.
@@ -76,6 +95,14 @@ pub(super) struct Scale {
 }
 
 impl Scale {
+    /// [`Scale::rising`], or 1 minus that.
+    pub(super) fn of(&self, x: f64, falling: bool) -> f64 {
+        match falling {
+            true => 1.0 - self.rising(x),
+            false => self.rising(x),
+        }
+    }
+
     /// clip((x - low) / (high - low), 0, 1); where low = high, 0 below, 0.5 there and 1 above.
     pub(super) fn rising(&self, x: f64) -> f64 {
         if self.low < self.high {
@@ -220,8 +247,7 @@ impl Joined {
         percentiles: Percentiles,
         number: impl Fn(&[Vec<f32>], usize) -> f64 + Sync,
     ) -> Result<(Scale, u64), FitError> {
-        let limit = BOUND * STEPS as i64;
-        let mut all = Histogram::new(-limit, limit);
+        let mut all = Percentiles::histogram();
         let empty = all.clone();
         let mut problem: Option<String> = None;
         each_part(
@@ -233,7 +259,7 @@ impl Joined {
                 }
                 match self.of(document, columns) {
                     Ok(true) => (0..document.tokens.len()).for_each(|at| {
-                        histogram.count((number(columns, at) * STEPS).round() as i64);
+                        Percentiles::count(histogram, number(columns, at));
                     }),
                     Ok(false) => {}
                     Err(error) => *problem = Some(format!("document '{}' {error}", document.id)),
@@ -247,12 +273,7 @@ impl Joined {
         if let Some(problem) = problem {
             return Err(FitError::Data(problem));
         }
-        let percentile = |per_mille| all.quantile(per_mille).unwrap_or(0) as f64 / STEPS;
-        let scale = Scale {
-            low: percentile(percentiles.low),
-            high: percentile(percentiles.high),
-        };
-        Ok((scale, all.total()))
+        Ok((percentiles.scale(&all), all.total()))
     }
 }
 

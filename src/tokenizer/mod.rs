@@ -420,7 +420,7 @@ fn load_file(path: &Path, cache: Option<&Path>) -> Result<Tokenizer, TokenizerEr
             found: "one without any token".to_owned(),
         });
     };
-    let fingerprint = format!("{:032x}", xxh3_128(&file.bytes));
+    let fingerprint = fingerprint_of(&file);
     let choice = choose_engine(path, &file, &vocabulary, &fingerprint, cache)?;
     let special_tokens: Vec<(String, u32)> = vocabulary
         .added()
@@ -570,6 +570,19 @@ fn load_builtin(name: &str) -> Result<Tokenizer, TokenizerError> {
 }
 
 /// Hashes (id, length, bytes) of each token, then of each special token.
+fn fingerprint_of(file: &file::TokenizerFile) -> String {
+    format!("{:032x}", xxh3_128(&file.bytes))
+}
+
+/// What [`Tokenizer::fingerprint`] says of the tokenizer of a file, without loading an engine.
+///
+/// # Errors
+///
+/// When the file cannot be read or is no tokenizer.json.
+pub fn file_fingerprint(path: &Path) -> Result<String, TokenizerError> {
+    Ok(fingerprint_of(&file::read(path)?))
+}
+
 fn builtin_fingerprint(
     builtin: &toktok::Tokenizer,
     n_tokens: u32,

@@ -1,7 +1,7 @@
 //! Walks over the tables: every stage, estimator, order, packing method and format keeps one
 //! contract. A new entry of a table is tested here without a line of its own.
 
-use crate::support::{Folder, Numbers, classifier, line, losses_line};
+use crate::support::{Folder, Numbers, classifier, language_model, line, losses_line};
 use arrow::array::{ArrayRef, StringArray};
 use arrow::record_batch::RecordBatch;
 use goodput::audit::Audit;
@@ -42,6 +42,7 @@ impl Entry {
             .replace("data/reference/*.jsonl.zst", "reference.jsonl")
             .replace("data/losses.jsonl", "losses.jsonl")
             .replace("models/quality.bin", "quality.bin")
+            .replace("models/small", "small")
     }
 }
 
@@ -122,6 +123,9 @@ fn folder_with_corpus() -> Folder {
     );
     // What estimators read besides documents.
     folder.write("quality.bin", classifier(&["cat", "dog", "road", "Hund"]));
+    for (name, bytes) in language_model(1.0) {
+        folder.write(&format!("small/{name}"), bytes);
+    }
     let mut losses = folder.losses_header();
     let mut place = 0;
     for text in corpus() {

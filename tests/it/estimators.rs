@@ -1,6 +1,8 @@
 //! Each estimator in a pipeline: what it says of documents whose worth is known.
 
-use crate::support::{Folder, Numbers, Out, classifier, losses_line};
+use crate::support::{
+    Folder, Numbers, Out, byte_tokenizer, classifier, language_model, losses_line,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -355,4 +357,69 @@ fn losses_beyond_memory_give_the_same_bytes() {
     ]);
     let (one, many) = (folder.out("one").files(), folder.out("many").files());
     assert!(one == many);
+}
+
+/// A model to which every even byte is likelier than every odd one by 2 nats, whatever went before.
+#[test]
+fn causal_lm_scores_a_sample_by_its_losses_and_refuses_another_tokenizer() {
+    let folder = Folder::new();
+    for (name, bytes) in language_model(2.0) {
+        folder.write(&format!("small/{name}"), bytes);
+    }
+    // Bytes b and d are even, a and c odd; longer than a window.
+    let texts = [
+        "b".repeat(100),
+        "a".repeat(100),
+        "bddb".to_string(),
+        "ac".to_string(),
+        "bcda".to_string(),
+    ];
+    folder.documents("in.jsonl", &texts);
+    let of = |more: &str| {
+        stages(
+            &format!(
+                "estimator: causal_lm, model: small, begin_token_id: 256, low_percentile: 0, high_percentile: 100, {more}"
+            ),
+            "",
+        )
+    };
+    folder.pipeline(&of("sample_share: 1, usefulness: rising"));
+    let out = folder.run_and_verify();
+    let found = scores(&out);
+    for (text, score) in texts.iter().zip([0.0, 1.0, 0.0, 1.0, 0.5]) {
+        // The ends of the scale are known to 1/1024 nat.
+        assert!(
+            (found[text] - score).abs() < 1e-3,
+            "{text}: {}",
+            found[text]
+        );
+    }
+    let fitted = out.json("manifest.json")["estimator"]["fitted"].clone();
+    assert_eq!(fitted["tokens"], 210);
+    // 129 of the 258 ids are even: ln(129 e^2 + 129) - 2, to 1/1024.
+    let low = (129.0 * 2f64.exp() + 129.0).ln() - 2.0;
+    let number = |key: &str| fitted[key].as_f64().expect("a number");
+    assert!((number("low_nats") - low).abs() < 1e-3, "{fitted}");
+    assert!((number("high_nats") - low - 2.0).abs() < 1e-3, "{fitted}");
+
+    // What is not drawn has the stated value; the draw is by id.
+    folder.pipeline(&of(
+        "sample_share: 0.5, missing_usefulness: 0.25, usefulness: falling",
+    ));
+    let found = scores(&folder.run_and_verify());
+    let missing = found.values().filter(|&&score| score == 0.25).count();
+    assert!(missing > 0 && missing < 5, "{found:?}");
+
+    let checked = folder.goodput(&["check", "p.yaml"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains("an estimate") && checked.stdout.contains("hours"));
+    folder.write("small/tokenizer.json", byte_tokenizer().to_string());
+    assert_eq!(folder.goodput(&["check", "p.yaml"]).code, Some(0));
+    let other = byte_tokenizer().to_string() + "\n";
+    folder.write("small/tokenizer.json", other);
+    folder.goodput(&["check", "p.yaml"]).refuses(&[
+        "p.yaml:",
+        "small/tokenizer.json",
+        "fingerprint",
+    ]);
 }

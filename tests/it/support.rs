@@ -149,6 +149,60 @@ pub fn classifier(good_words: &[&str]) -> Vec<u8> {
     model
 }
 
+/// The files of a causal language model for [`byte_tokenizer`]: GPT-2 with one layer of 8 numbers and a window of 32
+/// tokens. All that a token sees of others has weight 0: after every token, one whose id is even is likelier than one
+/// whose id is odd by `tilt` nats.
+pub fn language_model(tilt: f32) -> [(&'static str, Vec<u8>); 2] {
+    let ids = BEGIN.max(END) as usize + 1;
+    let config = json!({ "model_type": "gpt2", "vocab_size": ids, "n_positions": 32, "n_embd": 8, "n_layer": 1, "n_head": 2 });
+    let mut tensors = vec![
+        ("wte.weight".to_string(), vec![ids, 8]),
+        ("wpe.weight".to_string(), vec![32, 8]),
+        ("ln_f.weight".to_string(), vec![8]),
+        ("ln_f.bias".to_string(), vec![8]),
+    ];
+    let layer: [(&str, &[usize]); 12] = [
+        ("ln_1.weight", &[8]),
+        ("ln_1.bias", &[8]),
+        ("attn.c_attn.weight", &[8, 24]),
+        ("attn.c_attn.bias", &[24]),
+        ("attn.c_proj.weight", &[8, 8]),
+        ("attn.c_proj.bias", &[8]),
+        ("ln_2.weight", &[8]),
+        ("ln_2.bias", &[8]),
+        ("mlp.c_fc.weight", &[8, 32]),
+        ("mlp.c_fc.bias", &[32]),
+        ("mlp.c_proj.weight", &[32, 8]),
+        ("mlp.c_proj.bias", &[8]),
+    ];
+    tensors.extend(layer.map(|(name, shape)| (format!("h.0.{name}"), shape.to_vec())));
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape) in tensors {
+        let begin = data.len();
+        for at in 0..shape.iter().product::<usize>() {
+            // The last normalisation gives 1 in the first place; the embedding there is the tilt.
+            let value: f32 = match name.as_str() {
+                "ln_f.bias" if at == 0 => 1.0,
+                "wte.weight" if at % 16 == 0 => tilt,
+                _ => 0.0,
+            };
+            data.extend(value.to_le_bytes());
+        }
+        header.insert(
+            name,
+            json!({ "dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()] }),
+        );
+    }
+    let header = serde_json::Value::from(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.bytes());
+    file.extend(data);
+    [
+        ("config.json", config.to_string().into_bytes()),
+        ("model.safetensors", file),
+    ]
+}
+
 /// A folder of one test: inputs, `p.yaml`, `tokenizer.json` ([`byte_tokenizer`]), outputs.
 pub struct Folder {
     root: tempfile::TempDir,
