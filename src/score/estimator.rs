@@ -256,6 +256,9 @@ pub trait Fit: Send + Sync {
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError>;
 }
 
+/// Reads a file of fitted models: where they come from, and the estimator.
+pub type Load = fn(&Path) -> Result<(ModelOrigin, Box<dyn Estimator>), FitError>;
+
 /// What the table says of an estimator.
 pub struct EstimatorKind {
     /// Name, options, example.
@@ -272,7 +275,7 @@ pub struct EstimatorKind {
     /// Whether `order` and `select` may use `difficulty` and `excess_nats`.
     pub has_surprisal: bool,
     /// Reads what [`Estimator::save`] wrote, and says where it comes from.
-    pub load: Option<fn(&Path) -> Result<(ModelOrigin, Box<dyn Estimator>), FitError>>,
+    pub load: Option<Load>,
     /// Builds it from checked options.
     pub build: fn(&Options) -> Result<Box<dyn Fit>, OptionError>,
 }

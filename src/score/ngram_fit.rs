@@ -321,6 +321,15 @@ impl<K> FileItems<K> {
     }
 }
 
+/// What the values of a model follow from.
+struct Smoothing<'a> {
+    plan: &'a Plan,
+    /// By length of the context from 1.
+    sums: &'a [Vec<SharedSums>],
+    /// Probabilities of single tokens.
+    first: &'a [f64],
+}
+
 /// What a worker needs to write values, and keeps for the next file.
 struct ValueScratch<K> {
     file: FileItems<K>,
@@ -735,9 +744,14 @@ impl<K: Key> Counted<K> {
         }
         let columns = models.columns(model);
         let parts = by_number(models.parts_mut());
+        let smoothing = Smoothing {
+            plan,
+            sums,
+            first: &first,
+        };
         let write = |scratch: &mut ValueScratch<K>, number: usize| {
             let mut parts = take(&parts, number);
-            self.write_values(&mut parts, columns, plan, sums, &first, scratch, number)
+            self.write_values(&mut parts, columns, &smoothing, scratch, number)
         };
         let new = || ValueScratch {
             file: FileItems::new(plans),
@@ -782,12 +796,11 @@ impl<K: Key> Counted<K> {
         &self,
         parts: &mut [TablePart<'_>],
         columns: [usize; 2],
-        plan: &Plan,
-        sums: &[Vec<SharedSums>],
-        first: &[f64],
+        smoothing: &Smoothing<'_>,
         scratch: &mut ValueScratch<K>,
         number: usize,
     ) -> Result<(), FitError> {
+        let Smoothing { plan, sums, first } = *smoothing;
         for (part, sums) in parts.iter_mut().zip(&sums[1..]) {
             let first = part.first_slot() as usize;
             let of_part = sums[first..first + part.slots()].iter();

@@ -71,7 +71,7 @@ impl CharacterSet {
         let lead = u32::from(text[place]);
         let character = match lead {
             ..0xE0 => (lead & 0x1F) << 6 | low(1),
-            ..0xF0 => (lead & 0x0F) << 12 | low(1) << 6 | low(2),
+            0xE0..0xF0 => (lead & 0x0F) << 12 | low(1) << 6 | low(2),
             _ => (lead & 0x07) << 18 | low(1) << 12 | low(2) << 6 | low(3),
         };
         let page = character >> PAGE_BITS;
