@@ -784,6 +784,12 @@ pub fn fit(
             names.join(", ")
         )));
     }
+    if model.is_dir() || model.file_name().is_none() {
+        return Err(EngineError::Request(format!(
+            "{}: the model is written to a file, and this is a folder; name a file in it",
+            model.display()
+        )));
+    }
     let mut plan = plan.clone();
     let mut name = model.file_name().unwrap_or_default().to_os_string();
     name.push(".work");

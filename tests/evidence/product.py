@@ -52,7 +52,8 @@ def estimators(program):
         text = subprocess.run([program, "stages", name], capture_output=True, text=True, check=True).stdout
         required = re.findall(r"^  (\w+) \([^)\n]*; required\)", text, flags=re.M)
         if set(required) <= {"reference"}:
-            found[name] = required
+            # A model can stand in place of the reference, so the option itself may say that it is optional.
+            found[name] = ["reference"] if re.search(r"^  reference \(", text, flags=re.M) else []
     return found
 
 

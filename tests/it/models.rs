@@ -119,6 +119,10 @@ fn a_pipeline_without_a_model_to_fit_is_refused() {
     folder
         .goodput(&["fit", "p.yaml", "--output", "a.model"])
         .refuses(&["score", "ngram_excess"]);
+    folder.pipeline(&stages("reference: good.jsonl"));
+    folder
+        .goodput(&["fit", "p.yaml", "--output", "."])
+        .refuses(&["folder"]);
     folder.pipeline(&stages("reference: good.jsonl, model: a.model"));
     folder
         .goodput(&["run", "p.yaml"])
