@@ -59,6 +59,13 @@ impl Calibrate {
                 self.losses.display()
             )));
         }
+        let ours = |there: &[u8]| there.starts_with(b"{\n  \"version\": 1,\n  \"pilot\"");
+        if !super::may_replace(&self.output, &ours) {
+            return Err(CliError::Request(format!(
+                "--output: {} is there and no calibration; name another file",
+                self.output.display()
+            )));
+        }
         let options = CalibrateOptions {
             losses: self.losses,
             pilot: self.pilot,

@@ -4,14 +4,15 @@ use super::run::WorkArguments;
 use super::{CliError, STOP};
 use crate::engine::{self, EngineError};
 use crate::plan::{Overrides, load};
+use crate::score;
 use crate::terminal;
 use std::path::PathBuf;
 
 /// Fit the models of a pipeline's `score` stage and write them to a file.
 ///
 /// The file is what `run` would have fitted on the way: the documents that reach the stage, the same
-/// folds. `inspect --explain` reads it, and a pipeline that names it as `model:` in place of
-/// `reference:` scores with it without fitting.
+/// folds. `inspect --explain` reads it, and a pipeline with the same seed, tokenizer and options of the
+/// stage that names it as `model:` in place of `reference:` scores with it without fitting.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,6 +38,12 @@ impl Fit {
             set: self.set.clone(),
             out: None,
         };
+        if !super::may_replace(&self.output, &|there| there.starts_with(score::MODEL_MAGIC)) {
+            return Err(CliError::Request(format!(
+                "--output: {} is there and no model; name another file",
+                self.output.display()
+            )));
+        }
         let plan = load(&self.pipeline, &overrides).map_err(EngineError::Problems)?;
         let reporter = self.work.start()?;
         let options = self.work.options(self.set);

@@ -32,7 +32,7 @@ pub struct Inspect {
     /// Stretches of documents to show; a long document stands in several rows.
     #[arg(long, value_name = "N", default_value_t = 3)]
     documents: u64,
-    /// Tokens to show of each.
+    /// Tokens to show of each, as text or HTML; JSON has them all.
     #[arg(long, value_name = "N", default_value_t = 120)]
     tokens: usize,
     /// Show every document whose id is this.
@@ -150,6 +150,18 @@ impl Inspect {
             _ => text,
         };
         match &self.output {
+            Some(path)
+                if !super::may_replace(path, &|there| {
+                    [&b"<!"[..], b"{\"dataset\"", b"usefulness ("]
+                        .iter()
+                        .any(|begin| there.starts_with(begin))
+                }) =>
+            {
+                return Err(CliError::Request(format!(
+                    "--output: {} is there and nothing that 'inspect' wrote; name another file",
+                    path.display()
+                )));
+            }
             Some(path) => std::fs::write(path, text).map_err(|error| {
                 CliError::Request(format!("--output: {}: {error}", path.display()))
             })?,
@@ -217,8 +229,11 @@ impl Inspect {
             let mut shard =
                 ReadShard::open(&self.out.join(&file.path)).map_err(EngineError::from)?;
             let visit = &mut |row: RowRead<'_>| {
-                for (segment, _) in row.stretches() {
-                    if shown < self.documents && self.wanted(segment.doc_id, segment.source) {
+                for (segment, place) in row.stretches() {
+                    if shown < self.documents
+                        && !place.is_empty()
+                        && self.wanted(segment.doc_id, segment.source)
+                    {
                         shown += 1;
                         ids.insert(segment.doc_id.to_string());
                     }
@@ -254,7 +269,9 @@ impl Inspect {
             shard
                 .rows(&mut |row| {
                     for (segment, place) in row.stretches() {
+                        // A begin token that is the last of a row has a segment without tokens.
                         if writer.shown >= self.documents
+                            || place.is_empty()
                             || !self.wanted(segment.doc_id, segment.source)
                         {
                             continue;

@@ -160,6 +160,19 @@ pub fn default_memory_bytes() -> u64 {
     total.map_or(4 << 30, |kib| kib * 1024 / 2)
 }
 
+/// Whether a file may be written: it is not there, is empty, or what is there is of the same kind, by
+/// its first bytes. What is anything else of the user's is not replaced.
+pub fn may_replace(path: &std::path::Path, is_ours: &dyn Fn(&[u8]) -> bool) -> bool {
+    use std::io::Read;
+    let Ok(file) = std::fs::File::open(path) else {
+        return true;
+    };
+    let mut begin = Vec::new();
+    let read = file.take(64).read_to_end(&mut begin);
+    // A folder is refused by who writes, with its own words.
+    read.is_err() || begin.is_empty() || is_ours(&begin)
+}
+
 /// The folder of what may be kept from run to run, such as the verdict of a tokenizer's self-check:
 /// `$XDG_CACHE_HOME/goodput`, else `~/.cache/goodput`; `None` where neither is set. Nothing in it
 /// shapes a result, and all of it may be deleted.
@@ -181,6 +194,18 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn only_a_file_of_the_same_kind_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        let ours = |begin: &[u8]| begin.starts_with(b"ours");
+        assert!(may_replace(&path, &ours));
+        for (content, may) in [("", true), ("ours, older", true), ("theirs", false)] {
+            std::fs::write(&path, content).expect("written");
+            assert_eq!(may_replace(&path, &ours), may, "{content}");
+        }
     }
 
     #[test]

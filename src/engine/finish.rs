@@ -57,6 +57,7 @@ pub struct Finish<'a> {
     pub stages: &'a [StageWords],
     pub notes: StageNotes,
     pub repeated_ids: RepeatedIds,
+    pub set: &'a [String],
     pub sums: ShardSums,
     pub rejected: RejectedUsefulness,
     pub references: Option<&'a References<'a>>,
@@ -521,6 +522,16 @@ impl Finish<'_> {
             .path
             .file_name()
             .map_or_else(String::new, |name| name.to_string_lossy().to_string());
+        // The control arm differs from this run in the order alone.
+        let mut as_here: String = self
+            .set
+            .iter()
+            .filter(|set| !set.starts_with("order"))
+            .map(|set| format!(" --set '{}'", set.replace('\'', "'\\''")))
+            .collect();
+        if let Some(share) = self.sample_share {
+            as_here.push_str(&format!(" --sample {share}"));
+        }
         let manifest = Manifest {
             version: 1,
             tool: self.tool.to_string(),
@@ -555,7 +566,7 @@ impl Finish<'_> {
                 fitted,
             }),
             control_command: format!(
-                "goodput run {file_name} --set 'order={{strategy: shuffle}}' --out CONTROL_FOLDER --work WORK_FOLDER_KEPT_WITH_KEEP_WORK"
+                "goodput run {file_name}{as_here} --set 'order={{strategy: shuffle}}' --out CONTROL_FOLDER --work WORK_FOLDER_KEPT_WITH_KEEP_WORK"
             ),
             checksum: String::new(),
         };

@@ -627,6 +627,18 @@ fn is_work(name: &str) -> bool {
         || ["spill", "layout", "lock", "owner", "owner.tmp"].contains(&name)
 }
 
+/// Removes what runs of ours left in a work folder that the user named, which may hold other things of
+/// theirs; not the lock.
+fn remove_work(named: &Path) -> Result<(), EngineError> {
+    for entry in std::fs::read_dir(named).context("list", named)?.flatten() {
+        let name = entry.file_name().to_string_lossy().to_string();
+        if is_work(&name) && name != "lock" {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Something in the output folder that no run of ours writes: with --replace too, it is not deleted.
 fn foreign(out: &Path) -> Result<Option<PathBuf>, EngineError> {
     let work = out.join("work");
@@ -797,6 +809,10 @@ pub fn fit(
     match go(&plan, request, Some(model), progress, stop).map_err(with_way_out)? {
         Ended::Fitted(description) => {
             if !request.keep_work {
+                if let Some(named) = &request.work {
+                    remove_work(named)?;
+                    remove(&named.join("lock"))?;
+                }
                 remove(&plan.output.path)?;
             }
             Ok(description)
@@ -1240,6 +1256,7 @@ fn go(
         stages: &words,
         notes,
         repeated_ids,
+        set: &request.set,
         sums,
         rejected,
         references: references.as_ref(),
@@ -1275,13 +1292,7 @@ fn go(
     drop(decisions);
     if let Some(named) = &request.work {
         if !request.keep_work {
-            // A folder that the user named may hold other things of theirs.
-            for entry in std::fs::read_dir(named).context("list", named)?.flatten() {
-                let name = entry.file_name().to_string_lossy().to_string();
-                if is_work(&name) && name != "lock" {
-                    remove(&entry.path())?;
-                }
-            }
+            remove_work(named)?;
         }
         drop(locks);
         if !request.keep_work {

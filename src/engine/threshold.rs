@@ -127,8 +127,9 @@ impl Counted {
             if segment.copy > 0 {
                 continue;
             }
-            // A document may stand in several rows; its first token stands in one.
-            let first = u64::from(segment.doc_token_start == 0);
+            // A document may stand in several rows; its first token stands in one. A begin token that is the
+            // last of a row has a segment without tokens.
+            let first = u64::from(segment.doc_token_start == 0 && tokens > 0);
             source.kept.add(first, tokens);
             if below {
                 source.dropped.add(first, tokens);

@@ -27,7 +27,7 @@ pub use estimator::{
     DocumentScores, Estimator, EstimatorKind, Fit, FitError, FitInput, Needs, TableRequest,
     TokenDocument, TokenExplanation, TokenNumbers, TokenScores, TokenSource, TokenTable,
 };
-pub use model_file::ModelOrigin;
+pub use model_file::{MAGIC as MODEL_MAGIC, ModelOrigin};
 
 /// Every estimator, in the order in which we would explain them.
 pub const TABLE: &[&EstimatorKind] = &[

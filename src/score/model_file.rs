@@ -21,7 +21,8 @@ use std::path::Path;
 use std::sync::Arc;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
-const MAGIC: &[u8; 16] = b"goodput n-grams\n";
+/// What a model file begins with.
+pub const MAGIC: &[u8; 16] = b"goodput n-grams\n";
 /// Raised when the bytes mean something else.
 const VERSION: u32 = 1;
 const PREFIX_BYTES: usize = 64;

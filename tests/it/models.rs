@@ -123,6 +123,9 @@ fn a_pipeline_without_a_model_to_fit_is_refused() {
     folder
         .goodput(&["fit", "p.yaml", "--output", "."])
         .refuses(&["folder"]);
+    folder
+        .goodput(&["fit", "p.yaml", "--output", "in.jsonl"])
+        .refuses(&["in.jsonl", "no model"]);
     folder.pipeline(&stages("reference: good.jsonl, model: a.model"));
     folder
         .goodput(&["run", "p.yaml"])

@@ -285,3 +285,41 @@ fn low_value_is_told_by_source() {
         assert_eq!(usefulness.histogram[byte], of_sources);
     }
 }
+
+/// A begin token that is the last of a row has a segment without tokens, and is no document.
+#[test]
+fn a_begin_token_at_the_end_of_a_row_is_no_document() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(9);
+    let texts: Vec<String> = (0..20)
+        .map(|_| numbers.words(60)[..98].to_string())
+        .collect();
+    folder.documents("in.jsonl", &texts);
+    folder.pipeline(
+        "tokenizer: { file: tokenizer.json, begin_token: \"<|begin|>\" }\n\
+         stages:\n  - score: { estimator: random }\n\
+         pack: { method: concat, sequence_tokens: 100 }\noutput: { path: out }\n",
+    );
+    let out = folder.run_and_verify();
+    let empty = |segment: &&crate::support::Segment| segment.tokens == Some(0);
+    let rows = out.rows();
+    assert!(rows.iter().flat_map(|row| &row.segments).any(|s| empty(&s)));
+    let found = json(&folder.goodput(&[
+        "audit",
+        "out",
+        "--threshold",
+        "1",
+        "--exact",
+        "--format",
+        "json",
+    ]));
+    assert_eq!(ids(&found, "dropped").len(), 20);
+    let shown =
+        json(&folder.goodput(&["inspect", "out", "--documents", "100", "--format", "json"]));
+    let documents = shown["documents"].as_array().expect("a list");
+    assert!(
+        documents
+            .iter()
+            .all(|document| document["tokens"] != serde_json::json!([]))
+    );
+}
