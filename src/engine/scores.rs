@@ -366,6 +366,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                     estimator.save(&models, self.origin)?;
                     let description = estimator.describe();
                     TaskWriter::begin(&model, &[])?.finish(&description)?;
+                    phase_ended("write model");
                     fitted = Some(description);
                     estimator
                 }
