@@ -3,7 +3,6 @@
 use super::{CliError, Format, STOP};
 use crate::audit::{Audit as Ledger, By, Change, Identity, Threshold, csv, html, table};
 use crate::engine;
-use crate::shard::Manifest;
 use crate::terminal;
 use std::io;
 use std::path::PathBuf;
@@ -110,11 +109,7 @@ impl Audit {
             })?;
             return Ok(());
         }
-        let path = self.out.join("manifest.json");
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| CliError::Request(format!("{}: {error}", path.display())))?;
-        let manifest = Manifest::parse(&text)
-            .map_err(|error| CliError::Request(format!("{} {error}", path.display())))?;
+        let manifest = super::manifest_of(&self.out, "audit")?;
         // Any number of documents may change, so they are printed while they are found.
         let mut piece = match self.format {
             Format::Table | Format::Html => String::new(),

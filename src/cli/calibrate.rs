@@ -3,7 +3,7 @@
 use super::{CliError, STOP, default_memory_bytes, parse_bytes};
 use crate::audit::grouped;
 use crate::engine::{self, CalibrateOptions};
-use crate::shard::{Calibration, Manifest};
+use crate::shard::Calibration;
 use crate::terminal;
 use std::fmt::Write;
 use std::io;
@@ -44,15 +44,7 @@ pub struct Calibrate {
 impl Calibrate {
     /// Writes the calibration and prints the reliability table.
     pub fn run(self) -> Result<(), CliError> {
-        let path = self.out.join("manifest.json");
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            CliError::Request(format!(
-                "{}: {error}; 'calibrate' takes the output folder of a finished run",
-                path.display()
-            ))
-        })?;
-        let manifest = Manifest::parse(&text)
-            .map_err(|error| CliError::Request(format!("{} {error}", path.display())))?;
+        let manifest = super::manifest_of(&self.out, "calibrate")?;
         if !self.losses.is_file() {
             return Err(CliError::Request(format!(
                 "--losses: {}: no such file",
@@ -60,12 +52,7 @@ impl Calibrate {
             )));
         }
         let ours = |there: &[u8]| there.starts_with(b"{\n  \"version\": 1,\n  \"pilot\"");
-        if !super::may_replace(&self.output, &ours) {
-            return Err(CliError::Request(format!(
-                "--output: {} is there and no calibration; name another file",
-                self.output.display()
-            )));
-        }
+        super::refuse_foreign(&self.output, "no calibration", &ours)?;
         let options = CalibrateOptions {
             losses: self.losses,
             pilot: self.pilot,

@@ -38,12 +38,8 @@ impl Fit {
             set: self.set.clone(),
             out: None,
         };
-        if !super::may_replace(&self.output, &|there| there.starts_with(score::MODEL_MAGIC)) {
-            return Err(CliError::Request(format!(
-                "--output: {} is there and no model; name another file",
-                self.output.display()
-            )));
-        }
+        let ours = |there: &[u8]| there.starts_with(score::MODEL_MAGIC);
+        super::refuse_foreign(&self.output, "no model", &ours)?;
         let plan = load(&self.pipeline, &overrides).map_err(EngineError::Problems)?;
         let reporter = self.work.start()?;
         let options = self.work.options(self.set);

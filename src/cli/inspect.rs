@@ -74,15 +74,7 @@ fn step(usefulness: f32) -> usize {
 impl Inspect {
     /// Prints the documents.
     pub fn run(self) -> Result<(), CliError> {
-        let path = self.out.join("manifest.json");
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            CliError::Request(format!(
-                "{}: {error}; 'inspect' takes the output folder of a finished run",
-                path.display()
-            ))
-        })?;
-        let manifest = Manifest::parse(&text)
-            .map_err(|error| CliError::Request(format!("{} {error}", path.display())))?;
+        let manifest = super::manifest_of(&self.out, "inspect")?;
         let tokenizer = self.tokenizer(&manifest)?;
         let colour = match self.colour.as_str() {
             "always" => true,
@@ -150,21 +142,17 @@ impl Inspect {
             _ => text,
         };
         match &self.output {
-            Some(path)
-                if !super::may_replace(path, &|there| {
+            Some(path) => {
+                let ours = |there: &[u8]| {
                     [&b"<!"[..], b"{\"dataset\"", b"usefulness ("]
                         .iter()
                         .any(|begin| there.starts_with(begin))
-                }) =>
-            {
-                return Err(CliError::Request(format!(
-                    "--output: {} is there and nothing that 'inspect' wrote; name another file",
-                    path.display()
-                )));
+                };
+                super::refuse_foreign(path, "nothing that 'inspect' wrote", &ours)?;
+                std::fs::write(path, text).map_err(|error| {
+                    CliError::Request(format!("--output: {}: {error}", path.display()))
+                })?;
             }
-            Some(path) => std::fs::write(path, text).map_err(|error| {
-                CliError::Request(format!("--output: {}: {error}", path.display()))
-            })?,
             None => terminal::print(&text)?,
         }
         Ok(())

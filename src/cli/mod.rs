@@ -12,9 +12,10 @@ mod stages;
 mod verify;
 
 use crate::engine::{EngineError, Stop};
+use crate::shard::Manifest;
 use clap::{Parser, Subcommand};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Asked to stop by Ctrl-C or a termination signal.
 pub static STOP: Stop = Stop::new();
@@ -160,17 +161,44 @@ pub fn default_memory_bytes() -> u64 {
     total.map_or(4 << 30, |kib| kib * 1024 / 2)
 }
 
-/// Whether a file may be written: it is not there, is empty, or what is there is of the same kind, by
-/// its first bytes. What is anything else of the user's is not replaced.
-pub fn may_replace(path: &std::path::Path, is_ours: &dyn Fn(&[u8]) -> bool) -> bool {
+/// The manifest of the output folder that a command was given.
+///
+/// # Errors
+/// When it is not there, or damaged.
+pub fn manifest_of(out: &Path, command: &str) -> Result<Manifest, CliError> {
+    let path = out.join("manifest.json");
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        CliError::Request(format!(
+            "{}: {error}; '{command}' takes the output folder of a finished run",
+            path.display()
+        ))
+    })?;
+    Manifest::parse(&text).map_err(|error| CliError::Request(format!("{} {error}", path.display())))
+}
+
+/// Refuses to write a file over anything but nothing or `what` is written, told by its first bytes.
+///
+/// # Errors
+/// When something else of the user's is there.
+pub fn refuse_foreign(
+    path: &Path,
+    what: &str,
+    is_ours: &dyn Fn(&[u8]) -> bool,
+) -> Result<(), CliError> {
     use std::io::Read;
     let Ok(file) = std::fs::File::open(path) else {
-        return true;
+        return Ok(());
     };
     let mut begin = Vec::new();
     let read = file.take(64).read_to_end(&mut begin);
     // A folder is refused by who writes, with its own words.
-    read.is_err() || begin.is_empty() || is_ours(&begin)
+    if read.is_err() || begin.is_empty() || is_ours(&begin) {
+        return Ok(());
+    }
+    Err(CliError::Request(format!(
+        "--output: {} is there and {what}; name another file",
+        path.display()
+    )))
 }
 
 /// The folder of what may be kept from run to run, such as the verdict of a tokenizer's self-check:
@@ -201,10 +229,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a");
         let ours = |begin: &[u8]| begin.starts_with(b"ours");
-        assert!(may_replace(&path, &ours));
+        assert!(refuse_foreign(&path, "no such", &ours).is_ok());
         for (content, may) in [("", true), ("ours, older", true), ("theirs", false)] {
             std::fs::write(&path, content).expect("written");
-            assert_eq!(may_replace(&path, &ours), may, "{content}");
+            assert_eq!(
+                refuse_foreign(&path, "no such", &ours).is_ok(),
+                may,
+                "{content}"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! Explains usefulness: a fitted model of a file, held against a finished folder.
 
 use super::EngineError;
+use super::scores::{fold_key, fold_purpose};
 use crate::algo::hash;
 use crate::score::{self, Estimator, ModelOrigin, TokenDocument, TokenExplanation};
 use crate::shard::{Manifest, ReadShard};
@@ -58,16 +59,15 @@ impl Explainer {
         tokens: &[u32],
     ) -> Result<Vec<TokenExplanation>, EngineError> {
         let content = hash::content(bytemuck::cast_slice(tokens));
-        let fold = hash::purpose_key(self.origin.seed, "fold");
-        let drawn_by = if self.origin.folds_by_component {
-            hash::id_hash(doc_id)
-        } else {
-            (content >> 64) as u64
-        };
         let document = TokenDocument {
             number: 0,
             sample_key: 0,
-            fold_key: hash::keyed_by(fold, drawn_by),
+            fold_key: fold_key(
+                fold_purpose(self.origin.seed),
+                self.origin.folds_by_component,
+                hash::id_hash(doc_id),
+                (content >> 64) as u64,
+            ),
             content,
             tokens,
             id: doc_id,

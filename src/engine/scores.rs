@@ -178,7 +178,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
         let task = &self.corpus.tasks[task];
         let (sample, fold) = (
             hash::purpose_key(self.seed, "fit sample"),
-            hash::purpose_key(self.seed, "fold"),
+            fold_purpose(self.seed),
         );
         let mut id = String::new();
         for (row, number) in task.docs.values()[range].iter().zip(first..) {
@@ -199,14 +199,7 @@ impl<'d, 'a> TokenView<'d, 'a> {
                 visit(TokenDocument {
                     number,
                     sample_key: hash::keyed_by(sample, row.id_hash),
-                    fold_key: hash::keyed_by(
-                        fold,
-                        if self.fold_by_id {
-                            row.id_hash
-                        } else {
-                            row.content[0]
-                        },
-                    ),
+                    fold_key: fold_key(fold, self.fold_by_id, row.id_hash, row.content[0]),
                     content: u128::from(row.content[0]) << 64 | u128::from(row.content[1]),
                     tokens: task.tokens_of(row),
                     id: &id,
@@ -240,6 +233,17 @@ impl TokenSource for TokenView<'_, '_> {
     fn domain(&self, number: u64) -> Option<usize> {
         self.domains.of(self.corpus, number)
     }
+}
+
+/// The key that draws folds.
+pub(super) fn fold_purpose(seed: u64) -> u64 {
+    hash::purpose_key(seed, "fold")
+}
+
+/// What draws the fold of a document: its id, where that stands for its near-duplicate component, else
+/// the high half of its content. Explanations must draw as the scores did.
+pub(super) fn fold_key(purpose: u64, by_id: bool, id_hash: u64, content_high: u64) -> u64 {
+    hash::keyed_by(purpose, if by_id { id_hash } else { content_high })
 }
 
 fn remove_folder(folder: &Path) -> io::Result<()> {

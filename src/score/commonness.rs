@@ -1,6 +1,6 @@
 //! How unexpected a document is to an n-gram model of the rest of the corpus.
 
-use super::ngram_fit::{BuildOptions, Counter, Learned, ModelReport, TableMemory};
+use super::ngram_fit::{BuildOptions, Counter, KeyWidth, Learned, ModelReport, TableMemory};
 use super::parallel::{Sample, check, fold_of};
 use super::unigram::{no_documents, parameter_hash};
 use super::{
@@ -95,15 +95,10 @@ impl Fit for Commonness {
         let packing = Packing::new(input.vocabulary_size, self.order, self.folds);
         let folder = input.work.join("ngrams");
         std::fs::create_dir_all(&folder)?;
-        let fitted = if packing.record_bits() <= u64::BITS {
-            self.fit_with::<u64>(input, packing, &folder)
-        } else if packing.record_bits() <= u128::BITS && packing.token_bits < u32::BITS {
-            self.fit_with::<u128>(input, packing, &folder)
-        } else {
-            Err(FitError::Data(format!(
-                "a vocabulary of {} ids is too large for n-grams of {} tokens; lower 'order'",
-                input.vocabulary_size, self.order
-            )))
+        let fitted = match KeyWidth::of(&packing) {
+            Ok(KeyWidth::U64) => self.fit_with::<u64>(input, packing, &folder),
+            Ok(KeyWidth::U128) => self.fit_with::<u128>(input, packing, &folder),
+            Err(error) => Err(error),
         };
         std::fs::remove_dir_all(&folder)?;
         let fitted = fitted?;

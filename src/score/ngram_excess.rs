@@ -1,7 +1,9 @@
 //! What a model of good text knows better than a model of the corpus, per token.
 
 use super::model_file::{self, ModelFile};
-use super::ngram_fit::{BuildOptions, Counted, Counter, Learned, ModelReport, TableMemory};
+use super::ngram_fit::{
+    BuildOptions, Counted, Counter, KeyWidth, Learned, ModelReport, TableMemory,
+};
 use super::parallel::{Sample, check, each_part, fold_of, share};
 use super::unigram::{FoldedPrior, no_documents, parameter_hash};
 use super::{
@@ -207,15 +209,10 @@ impl Fit for NgramExcess {
         let packing = Packing::new(input.vocabulary_size, self.order, 2 * self.folds);
         let folder = folder_of(input);
         std::fs::create_dir_all(&folder)?;
-        let fitted = if packing.record_bits() <= u64::BITS {
-            self.fit_with::<u64>(input, packing, &folder)
-        } else if packing.record_bits() <= u128::BITS && packing.token_bits < u32::BITS {
-            self.fit_with::<u128>(input, packing, &folder)
-        } else {
-            Err(FitError::Data(format!(
-                "a vocabulary of {} ids is too large for n-grams of {} tokens; lower 'order'",
-                input.vocabulary_size, self.order
-            )))
+        let fitted = match KeyWidth::of(&packing) {
+            Ok(KeyWidth::U64) => self.fit_with::<u64>(input, packing, &folder),
+            Ok(KeyWidth::U128) => self.fit_with::<u128>(input, packing, &folder),
+            Err(error) => Err(error),
         };
         std::fs::remove_dir_all(&folder)?;
         let fitted = fitted?;

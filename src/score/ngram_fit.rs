@@ -42,6 +42,28 @@ pub(super) struct Learned {
     pub(super) tokens: u64,
 }
 
+/// How wide the numbers must be that hold the records of a packing.
+pub(super) enum KeyWidth {
+    U64,
+    U128,
+}
+
+impl KeyWidth {
+    /// The narrowest that suffices.
+    pub(super) fn of(packing: &Packing) -> Result<Self, FitError> {
+        if packing.record_bits() <= u64::BITS {
+            Ok(KeyWidth::U64)
+        } else if packing.record_bits() <= u128::BITS && packing.token_bits < u32::BITS {
+            Ok(KeyWidth::U128)
+        } else {
+            Err(FitError::Data(format!(
+                "a vocabulary of {} ids is too large for n-grams of {} tokens; lower 'order'",
+                packing.vocabulary_size, packing.order
+            )))
+        }
+    }
+}
+
 /// Counts n-grams into files.
 pub(super) struct Counter<K> {
     packing: Packing,
