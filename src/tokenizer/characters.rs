@@ -2,9 +2,10 @@
 
 /// Bytes looked at together. One comparison passes over a chunk without any candidate.
 const CHUNK_BYTES: usize = 64;
-/// Code points per page of the first look.
+/// Code points per page.
 const PAGE_BITS: u32 = 8;
-const N_PAGE_WORDS: usize = (0x11_0000 >> PAGE_BITS) / 64;
+const N_PAGES: usize = 0x11_0000 >> PAGE_BITS;
+const PAGE_WORDS: usize = (1 << PAGE_BITS) / 64;
 
 /// A set of characters outside ASCII.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +14,10 @@ pub(super) struct CharacterSet {
     characters: Vec<char>,
     /// First UTF-8 byte of the lowest character: no byte below it starts a member.
     lowest_lead: u8,
-    /// One bit for each page that holds a member.
-    pages: Box<[u64; N_PAGE_WORDS]>,
+    /// Place of each page in `members`; 0 is the empty one, shared by all without a member.
+    pages: Box<[u16; N_PAGES]>,
+    /// One bit for each code point of a page.
+    members: Vec<[u64; PAGE_WORDS]>,
 }
 
 impl CharacterSet {
@@ -23,10 +26,16 @@ impl CharacterSet {
         characters.retain(|character| !character.is_ascii());
         characters.sort_unstable();
         characters.dedup();
-        let mut pages = Box::new([0; N_PAGE_WORDS]);
+        let mut pages = Box::new([0; N_PAGES]);
+        let mut members = vec![[0; PAGE_WORDS]];
         for &character in &characters {
-            let page = u32::from(character) >> PAGE_BITS;
-            pages[page as usize / 64] |= 1 << (page % 64);
+            let place = &mut pages[u32::from(character) as usize >> PAGE_BITS];
+            if *place == 0 {
+                *place = members.len() as u16;
+                members.push([0; PAGE_WORDS]);
+            }
+            let [word, bit] = word_and_bit(u32::from(character));
+            members[usize::from(*place)][word] |= 1 << bit;
         }
         let lowest_lead = characters.first().map_or(u8::MAX, |character| {
             character.encode_utf8(&mut [0; 4]).as_bytes()[0]
@@ -35,6 +44,7 @@ impl CharacterSet {
             characters,
             lowest_lead,
             pages,
+            members,
         }
     }
 
@@ -74,11 +84,17 @@ impl CharacterSet {
             0xE0..0xF0 => (lead & 0x0F) << 12 | low(1) << 6 | low(2),
             _ => (lead & 0x07) << 18 | low(1) << 12 | low(2) << 6 | low(3),
         };
-        let page = character >> PAGE_BITS;
-        self.pages[page as usize / 64] & (1 << (page % 64)) != 0
-            && char::from_u32(character)
-                .is_some_and(|character| self.characters.binary_search(&character).is_ok())
+        let page = self.pages[(character as usize >> PAGE_BITS).min(N_PAGES - 1)];
+        let [word, bit] = word_and_bit(character);
+        self.members[usize::from(page)][word] >> bit & 1 == 1
     }
+}
+
+/// Where a code point's bit stands in its page.
+#[inline]
+fn word_and_bit(character: u32) -> [usize; 2] {
+    let within = character as usize % (1 << PAGE_BITS);
+    [within / 64, within % 64]
 }
 
 #[cfg(test)]
