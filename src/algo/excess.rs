@@ -10,6 +10,8 @@ const MEAN_STEPS: i64 = 4;
 const SIGMOID_RANGE: f64 = 16.0;
 /// Points per unit; the error of a straight line between them is below 7.5e-7.
 const SIGMOID_POINTS: f64 = 128.0;
+/// Points of the whole table, and one more on either side of the last.
+const SIGMOID_TABLE: usize = (2.0 * SIGMOID_RANGE * SIGMOID_POINTS) as usize + 2;
 
 /// The scales, from held-out reference text and a sample of the corpus.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -46,31 +48,32 @@ impl Window {
         }
     }
 
-    /// Calls `visit` with each place, its excess in steps, and the sums over its window inside the
-    /// document. Sums are whole numbers: they don't drift.
+    /// Calls `visit` with each place, its surprisals, and the sums over its window inside the document.
+    /// Sums are whole numbers: they don't drift.
     #[inline]
-    fn each(&self, p: &[u16], q: &[u16], c999: u16, mut visit: impl FnMut(usize, i32, WindowSums)) {
+    fn each(
+        &self,
+        p: &[u16],
+        q: &[u16],
+        c999: u16,
+        mut visit: impl FnMut(usize, Clipped, WindowSums),
+    ) {
         let n = p.len().min(q.len());
-        let (p, q) = (&p[..n], &q[..n]);
-        let s_q = |place: usize| i32::from(q[place].min(c999));
-        let excess = |place: usize| i32::from(p[place].min(c999)) - s_q(place);
+        let (p, q, reach) = (&p[..n], &q[..n], self.reach);
+        let clipped = |place: usize| Clipped {
+            s_p: p[place].min(c999),
+            s_q: q[place].min(c999),
+        };
         let mut sums = WindowSums::default();
-        for place in 0..self.reach.min(n) {
-            sums.excess += i64::from(excess(place));
-            sums.s_q += i64::from(s_q(place));
-        }
+        (0..reach.min(n)).for_each(|place| sums.enter(clipped(place)));
         for place in 0..n {
-            if place + self.reach < n {
-                sums.excess += i64::from(excess(place + self.reach));
-                sums.s_q += i64::from(s_q(place + self.reach));
+            if place + reach < n {
+                sums.enter(clipped(place + reach));
             }
-            let first = place.saturating_sub(self.reach);
-            let last = (place + self.reach).min(n - 1);
-            sums.tokens = last + 1 - first;
-            visit(place, excess(place), sums);
-            if place >= self.reach {
-                sums.excess -= i64::from(excess(place - self.reach));
-                sums.s_q -= i64::from(s_q(place - self.reach));
+            sums.tokens = (place + reach).min(n - 1) + 1 - place.saturating_sub(reach);
+            visit(place, clipped(place), sums);
+            if place >= reach {
+                sums.leave(clipped(place - reach));
             }
         }
     }
@@ -85,12 +88,40 @@ impl Window {
     }
 }
 
+/// Surprisals of a token in steps, at most c999.
+#[derive(Clone, Copy, Debug)]
+struct Clipped {
+    s_p: u16,
+    s_q: u16,
+}
+
+impl Clipped {
+    #[inline]
+    fn excess(self) -> i32 {
+        i32::from(self.s_p) - i32::from(self.s_q)
+    }
+}
+
 /// Sums over a window, in steps, and its number of tokens.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowSums {
     excess: i64,
     s_q: i64,
     tokens: usize,
+}
+
+impl WindowSums {
+    #[inline]
+    fn enter(&mut self, token: Clipped) {
+        self.excess += i64::from(token.excess());
+        self.s_q += i64::from(token.s_q);
+    }
+
+    #[inline]
+    fn leave(&mut self, token: Clipped) {
+        self.excess -= i64::from(token.excess());
+        self.s_q -= i64::from(token.s_q);
+    }
 }
 
 /// Quantiles of windowed means, in steps of 1/8192 nat.
@@ -167,7 +198,7 @@ pub struct Usefulness {
     able_start: f32,
     window_able_slope: f64,
     window_able_start: f64,
-    sigmoid: Vec<f32>,
+    sigmoid: Box<[f32; SIGMOID_TABLE]>,
     /// Turns a mean in steps into a place in the table: mean * slope + start.
     slope: f64,
     start: f64,
@@ -197,7 +228,6 @@ impl Usefulness {
         } else {
             (0.0, 1.0)
         };
-        let points = (2.0 * SIGMOID_RANGE * SIGMOID_POINTS) as usize;
         let sigmoid = |place: usize| {
             let x = place as f64 / SIGMOID_POINTS - SIGMOID_RANGE;
             (1.0 / (1.0 + libm::exp(-x))) as f32
@@ -211,7 +241,7 @@ impl Usefulness {
             able_start,
             window_able_slope,
             window_able_start,
-            sigmoid: (0..=points + 1).map(sigmoid).collect(),
+            sigmoid: Box::new(std::array::from_fn(sigmoid)),
             slope: SIGMOID_POINTS / (STEPS_PER_NAT * spread_nats),
             start: (SIGMOID_RANGE - tau_nats / spread_nats) * SIGMOID_POINTS,
         }
@@ -226,7 +256,7 @@ impl Usefulness {
     fn want(&self, mean: f64) -> f32 {
         let place =
             (mean * self.slope + self.start).clamp(0.0, 2.0 * SIGMOID_RANGE * SIGMOID_POINTS);
-        let below = place as usize;
+        let below = (place as usize).min(SIGMOID_TABLE - 2);
         let rest = (place - below as f64) as f32;
         let (low, high) = (self.sigmoid[below], self.sigmoid[below + 1]);
         low + rest * (high - low)
@@ -244,9 +274,9 @@ impl Usefulness {
         let (mut usefulness, mut excess, mut surprisal) = (0.0, 0i64, 0u64);
         self.window.each(p, q, c999, |place, own, sums| {
             let share = self.window.reciprocals[sums.tokens];
-            let s_p = p[place].min(c999);
+            let Clipped { s_p, s_q } = own;
             let left = 1.0 - self.coarse[usize::from(s_p >> 8)] * self.fine[usize::from(s_p & 255)];
-            let to_noise = f32::from(c999 - q[place].min(c999));
+            let to_noise = f32::from(c999 - s_q);
             let able_here = to_noise * self.able_slope + self.able_start;
             let mean_s_q = sums.s_q as f64 * share;
             let able_around = mean_s_q * self.window_able_slope + self.window_able_start;
@@ -256,9 +286,14 @@ impl Usefulness {
                 want: self.want(sums.excess as f64 * share),
             };
             usefulness += f64::from(factors.product());
-            excess += i64::from(own);
+            let own_excess = own.excess();
+            excess += i64::from(own_excess);
             surprisal += u64::from(s_p);
-            visit(place, factors, own as f32 * (1.0 / STEPS_PER_NAT as f32));
+            visit(
+                place,
+                factors,
+                own_excess as f32 * (1.0 / STEPS_PER_NAT as f32),
+            );
         });
         DocumentSums {
             usefulness,

@@ -2,7 +2,7 @@
 
 use super::kneser_ney::Packing;
 use super::ngram_table::{
-    ABSENT, BLOCK, MAX_CODE, NgramTable, Storage, TablePart, Wanted, extend_hash, start_hash,
+    ABSENT, MAX_CODE, NgramTable, Storage, TablePart, TableView, extend_hash, start_hash,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -160,12 +160,12 @@ impl NgramModels {
     }
 
     #[inline(always)]
-    fn first_of(&self, token: u32, models: [usize; 2]) -> ([u16; 2], [u16; 2]) {
+    fn first_of(&self, token: u32, models: [usize; 2]) -> ([u32; 2], [u32; 2]) {
         let row = token as usize * 2 * self.models;
         let row = &self.first[row..row + 2 * self.models];
         (
-            models.map(|model| row[model]),
-            models.map(|model| row[self.models + model]),
+            models.map(|model| u32::from(row[model])),
+            models.map(|model| u32::from(row[self.models + model])),
         )
     }
 
@@ -184,19 +184,14 @@ impl NgramModels {
                     if length == 2 {
                         part = part_of(hash, self.parts);
                     }
-                    let table = &self.tables[length - 2];
-                    let wanted = Wanted {
-                        buckets: &[table.bucket(part, hash)],
-                        hashes: &[hash],
-                        parts: &[part],
-                    };
-                    table.look_up(wanted, models, |_, _, values| {
-                        for (used, value) in used.iter_mut().zip(values) {
-                            if value != ABSENT {
-                                *used = length as u32 - 1;
-                            }
+                    let table = self.tables[length - 2].view();
+                    let bucket = table.ask(part, hash);
+                    let values = table.values(bucket, part, hash, models);
+                    for (used, value) in used.iter_mut().zip(values.unwrap_or([ABSENT.into(); 2])) {
+                        if value != u32::from(ABSENT) {
+                            *used = length as u32 - 1;
                         }
-                    });
+                    }
                 }
                 used
             })
@@ -206,182 +201,133 @@ impl NgramModels {
     /// Surprisal of each token of a document by two models, in steps of 1/2048 nat, at most 32
     /// nats. Ids must be below the vocabulary's size.
     ///
-    /// Works block by block and length by length. The lines of the next block's n-grams of two and
-    /// three tokens are asked for before a block is worked on, so that they have come when their turn
-    /// is; longer ones are hashed, touched, then looked up, so that cache misses overlap. An n-gram is
-    /// only looked for where its end was found, because a model that keeps an n-gram keeps its end.
+    /// The n-grams that end in a token are hashed, and their lines asked for, [`AHEAD`] tokens before
+    /// their turn, so that cache misses overlap with each other and with the work. An n-gram is only
+    /// looked at where its end was found, because a model that keeps an n-gram keeps its end.
     pub fn surprisals(&self, models: [usize; 2], tokens: &[u32], out: &mut [Vec<u16>; 2]) {
-        for codes in out.iter_mut() {
+        match self.packing.order {
+            2 => self.surprisals_of::<1>(models, tokens, out),
+            3 => self.surprisals_of::<2>(models, tokens, out),
+            4 => self.surprisals_of::<3>(models, tokens, out),
+            _ => self.surprisals_of::<4>(models, tokens, out),
+        }
+    }
+
+    /// With the number of tables known, which is the order less one.
+    fn surprisals_of<const TABLES: usize>(
+        &self,
+        models: [usize; 2],
+        tokens: &[u32],
+        out: &mut [Vec<u16>; 2],
+    ) {
+        let tables: [TableView<'_>; TABLES] =
+            std::array::from_fn(|number| self.tables[number].view());
+        let [of_p, of_q] = out;
+        for codes in [&mut *of_p, &mut *of_q] {
             codes.clear();
-            codes.reserve(tokens.len());
+            codes.resize(tokens.len(), 0);
         }
-        let order = self.packing.order as usize;
-        let (p, q) = (models[0], models[1]);
-        let mut ahead = Ahead::NONE;
-        let mut now = Ahead::NONE;
-        self.look_ahead(tokens, 0, &mut ahead);
-        // By place: the hash of what was looked for last.
-        let mut hashes = [0u64; BLOCK];
-        // The places where the last n-gram was found; what is wanted there next, and where it is.
-        let mut found_places = [0u8; BLOCK];
-        let mut wanted_hashes = [0u64; BLOCK];
-        let mut wanted_parts = [0u32; BLOCK];
-        let mut wanted_buckets = [0u32; BLOCK];
-        // Back-off of the 1..4 tokens that stand before the block.
-        let mut carried = [[0u16; 2]; 5];
-        carried[1] = self.first_of(self.packing.begin(), models).1;
-        let mut surprisals = [[0u32; 2]; BLOCK];
-        // Place i holds the back-off of the context of token i.
-        let mut back_offs = [[0u16; 2]; BLOCK + 1];
-        let mut longer_back_offs = [[0u16; 2]; BLOCK + 1];
-        for (number_of_block, block) in tokens.chunks(BLOCK).enumerate() {
-            let n = block.len();
-            std::mem::swap(&mut now, &mut ahead);
-            self.look_ahead(tokens, (number_of_block + 1) * BLOCK, &mut ahead);
-            let mut n_found = n;
-            for length in 2..=order {
-                let table = &self.tables[length - 2];
-                let wanted = if length == 2 {
-                    for (place, found) in found_places[..n].iter_mut().enumerate() {
-                        *found = place as u8;
-                    }
-                    Wanted {
-                        buckets: &now.buckets[0][..n],
-                        hashes: &now.hashes[0][..n],
-                        parts: &now.parts[..n],
-                    }
-                } else {
-                    for (number, &place) in found_places[..n_found].iter().enumerate() {
-                        let place = usize::from(place);
-                        let part = now.parts[place];
-                        let (hash, bucket) = if length == 3 {
-                            (now.hashes[1][place], now.buckets[1][place])
-                        } else {
-                            let before =
-                                (number_of_block * BLOCK + place) as isize + 1 - length as isize;
-                            let hash = extend_hash(hashes[place], self.token_at(tokens, before));
-                            (hash, table.bucket(part, hash))
-                        };
-                        hashes[place] = hash;
-                        wanted_hashes[number] = hash;
-                        wanted_parts[number] = part;
-                        wanted_buckets[number] = bucket;
-                    }
-                    if length > 3 {
-                        table.touch(&wanted_buckets[..n_found]);
-                    }
-                    Wanted {
-                        buckets: &wanted_buckets[..n_found],
-                        hashes: &wanted_hashes[..n_found],
-                        parts: &wanted_parts[..n_found],
-                    }
-                };
-                if length == 2 {
-                    back_offs[0] = carried[1];
-                    for (place, &token) in block.iter().enumerate() {
-                        let (surprisal, back_off) = self.first_of(token, models);
-                        surprisals[place] = surprisal.map(u32::from);
-                        back_offs[place + 1] = back_off;
-                    }
-                    carried[1] = back_offs[n];
+        let (of_p, of_q) = (&mut of_p[..tokens.len()], &mut of_q[..tokens.len()]);
+        // The tokens before the one that is hashed, the nearest first.
+        let mut before = [self.packing.nothing(); TABLES];
+        before[0] = self.packing.begin();
+        let mut ahead = [Asked::<TABLES>::NOTHING; AHEAD];
+        for (asked, &token) in ahead.iter_mut().zip(tokens) {
+            *asked = self.ask(&tables, token, &mut before);
+        }
+        let [p, q] = models;
+        let columns = [p, q, self.models + p, self.models + q];
+        // Back-offs of the 1..=TABLES tokens that stand before the next one.
+        let mut contexts = [[0u32; 2]; TABLES];
+        contexts[0] = self.first_of(self.packing.begin(), models).1;
+        for (place, &token) in tokens.iter().enumerate() {
+            let here = ahead[place % AHEAD];
+            if let Some(&token) = tokens.get(place + AHEAD) {
+                ahead[place % AHEAD] = self.ask(&tables, token, &mut before);
+            }
+            let (mut surprisal, back_off) = self.first_of(token, models);
+            let mut next = [[0u32; 2]; TABLES];
+            next[0] = back_off;
+            let mut is_open = true;
+            for (number, table) in tables.iter().enumerate() {
+                for (surprisal, back_off) in surprisal.iter_mut().zip(contexts[number]) {
+                    *surprisal += back_off;
                 }
-                // What holds where nothing is found.
-                for (surprisal, back_off) in surprisals[..n].iter_mut().zip(&back_offs) {
-                    surprisal[0] += u32::from(back_off[0]);
-                    surprisal[1] += u32::from(back_off[1]);
+                if !is_open {
+                    continue;
                 }
-                n_found = 0;
-                if length < order {
-                    longer_back_offs[..=n].fill([0; 2]);
-                    longer_back_offs[0] = carried[length];
-                    let columns = [p, q, self.models + p, self.models + q];
-                    table.look_up(wanted, columns, |number, found, values| {
-                        let place = found_places[number];
-                        found_places[n_found] = place;
-                        n_found += usize::from(found);
-                        let [own_p, own_q, left_p, left_q] = values;
-                        longer_back_offs[usize::from(place) + 1] = [left_p, left_q];
-                        replace(&mut surprisals[usize::from(place)], [own_p, own_q]);
-                    });
-                    carried[length] = longer_back_offs[n];
-                    std::mem::swap(&mut back_offs, &mut longer_back_offs);
-                } else {
-                    table.look_up(wanted, [p, q], |number, _, own| {
-                        replace(&mut surprisals[usize::from(found_places[number])], own);
-                    });
+                let (bucket, hash) = (here.buckets[number], here.hashes[number]);
+                if number + 1 < TABLES {
+                    let found = table.values(bucket, here.part, hash, columns);
+                    if let Some([own_p, own_q, left_p, left_q]) = found {
+                        replace(&mut surprisal, [own_p, own_q]);
+                        next[number + 1] = [left_p, left_q];
+                    }
+                    is_open = found.is_some();
+                } else if let Some(own) = table.values(bucket, here.part, hash, models) {
+                    replace(&mut surprisal, own);
                 }
             }
-            for (model, codes) in out.iter_mut().enumerate() {
-                codes.extend(
-                    surprisals[..n]
-                        .iter()
-                        .map(|both| both[model].min(u32::from(MAX_CODE)) as u16),
-                );
-            }
+            contexts = next;
+            let most = u32::from(MAX_CODE);
+            of_p[place] = surprisal[0].min(most) as u16;
+            of_q[place] = surprisal[1].min(most) as u16;
         }
     }
 
-    /// The token at a place of a document, or what stands before its begin.
+    /// Hashes the n-grams that end in `token` and asks for their lines; `before` moves on.
     #[inline(always)]
-    fn token_at(&self, tokens: &[u32], place: isize) -> u32 {
-        match place {
-            0.. => tokens[place as usize],
-            -1 => self.packing.begin(),
-            _ => self.packing.nothing(),
-        }
-    }
-
-    /// Hashes the n-grams of two and three tokens that end in the block from `start` on, and asks for
-    /// their lines.
-    #[inline(always)]
-    fn look_ahead(&self, tokens: &[u32], start: usize, ahead: &mut Ahead) {
-        let Some(block) = tokens.get(start..).filter(|block| !block.is_empty()) else {
-            return;
-        };
-        let mut last = [1, 2].map(|back| self.token_at(tokens, start as isize - back));
-        for (place, &token) in block.iter().take(BLOCK).enumerate() {
-            let pair = extend_hash(start_hash(token), last[0]);
-            let part = part_of(pair, self.parts);
-            let bucket = self.tables[0].bucket(part, pair);
-            self.tables[0].prefetch(bucket);
-            ahead.parts[place] = part;
-            ahead.hashes[0][place] = pair;
-            ahead.buckets[0][place] = bucket;
-            if let Some(table) = self.tables.get(1) {
-                let triple = extend_hash(pair, last[1]);
-                let bucket = table.bucket(part, triple);
-                table.prefetch(bucket);
-                ahead.hashes[1][place] = triple;
-                ahead.buckets[1][place] = bucket;
+    fn ask<const TABLES: usize>(
+        &self,
+        tables: &[TableView<'_>; TABLES],
+        token: u32,
+        before: &mut [u32; TABLES],
+    ) -> Asked<TABLES> {
+        prefetch_index::prefetch_index(&self.first, token as usize * 2 * self.models);
+        let mut asked = Asked::NOTHING;
+        let mut hash = start_hash(token);
+        for (number, table) in tables.iter().enumerate() {
+            hash = extend_hash(hash, before[number]);
+            if number == 0 {
+                asked.part = part_of(hash, self.parts);
             }
-            last = [token, last[0]];
+            asked.hashes[number] = hash;
+            asked.buckets[number] = table.ask(asked.part, hash);
         }
+        for number in (1..TABLES).rev() {
+            before[number] = before[number - 1];
+        }
+        before[0] = token;
+        asked
     }
 }
 
-/// N-grams of two and of three tokens of a block, whose lines were asked for.
-struct Ahead {
-    parts: [u32; BLOCK],
-    hashes: [[u64; BLOCK]; 2],
-    buckets: [[u32; BLOCK]; 2],
+/// Tokens between asking for lines and reading them: enough for their misses to overlap, few enough
+/// for the first cache to hold what was asked for.
+const AHEAD: usize = 16;
+
+/// The n-grams that end in a token, whose lines were asked for.
+#[derive(Clone, Copy)]
+struct Asked<const TABLES: usize> {
+    part: u32,
+    buckets: [u32; TABLES],
+    hashes: [u64; TABLES],
 }
 
-impl Ahead {
-    const NONE: Ahead = Ahead {
-        parts: [0; BLOCK],
-        hashes: [[0; BLOCK]; 2],
-        buckets: [[0; BLOCK]; 2],
+impl<const TABLES: usize> Asked<TABLES> {
+    const NOTHING: Self = Asked {
+        part: 0,
+        buckets: [0; TABLES],
+        hashes: [0; TABLES],
     };
 }
 
 /// Takes the values of the models that hold the n-gram.
 #[inline(always)]
-fn replace(surprisals: &mut [u32; 2], own: [u16; 2]) {
+fn replace(surprisals: &mut [u32; 2], own: [u32; 2]) {
     for (surprisal, own) in surprisals.iter_mut().zip(own) {
-        *surprisal = if own == ABSENT {
-            *surprisal
-        } else {
-            u32::from(own)
-        };
+        if own != u32::from(ABSENT) {
+            *surprisal = own;
+        }
     }
 }

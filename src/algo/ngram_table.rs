@@ -1,4 +1,5 @@
-//! A hashed table of n-grams that holds the values of several models, built for batched look-ups.
+//! A hashed table of n-grams that holds the values of several models, built for look-ups that are
+//! asked for ahead.
 //!
 //! A bucket is one cache line (two or four where many models share the table): first the tags of
 //! its slots, then their values. A look-up reads one line as a rule; a full bucket overflows into
@@ -7,6 +8,7 @@
 //! probability below 10^-8.
 
 use bytemuck::{Pod, Zeroable};
+use memmap2::MmapMut;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -125,19 +127,41 @@ pub trait Storage: Send + Sync {
 }
 
 enum Lines {
-    Own(Vec<Line>),
+    /// Anonymous memory, in huge pages where the system has them: a look-up at random then finds
+    /// its address in the processor's buffer, where 4 KiB pages cost a walk for each line.
+    Own(MmapMut),
     /// A range of bytes that was checked to be whole lines.
     Stored(Arc<dyn Storage>, Range<usize>),
 }
 
 impl Lines {
+    /// Zeros, which take memory when they are written.
+    ///
+    /// # Panics
+    /// When the system has no address range of that size.
+    fn zeroed(n_lines: usize) -> Self {
+        let bytes = (n_lines * size_of::<Line>()).max(1);
+        let memory = MmapMut::map_anon(bytes)
+            .unwrap_or_else(|error| panic!("{bytes} bytes for a table of n-grams: {error}"));
+        // Advice: where it is not taken, look-ups are only slower.
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        Lines::Own(memory)
+    }
+
     #[inline]
     fn get(&self) -> &[Line] {
         match self {
-            Lines::Own(lines) => lines,
+            Lines::Own(memory) => whole_lines(memory),
             Lines::Stored(storage, range) => bytemuck::cast_slice(&storage.bytes()[range.clone()]),
         }
     }
+}
+
+/// The lines of a memory map, which begins at a page.
+#[inline]
+fn whole_lines(memory: &[u8]) -> &[Line] {
+    bytemuck::cast_slice(&memory[..memory.len() / size_of::<Line>() * size_of::<Line>()])
 }
 
 /// See the module. `columns` values of 16 bits per n-gram. The table is cut into parts, which
@@ -171,7 +195,7 @@ impl NgramTable {
             "a slot is a number of 32 bits"
         );
         NgramTable {
-            lines: Lines::Own(vec![Line([0; 16]); first as usize * shape.lines_per_bucket]),
+            lines: Lines::zeroed(first as usize * shape.lines_per_bucket),
             parts,
             shape,
         }
@@ -251,7 +275,7 @@ impl NgramTable {
     pub fn parts_mut(&mut self) -> impl Iterator<Item = TablePart<'_>> {
         let shape = &self.shape;
         let mut rest = match &mut self.lines {
-            Lines::Own(lines) => &mut lines[..],
+            Lines::Own(memory) => bytemuck::cast_slice_mut(memory),
             Lines::Stored(..) => panic!("a stored table does not change"),
         };
         self.parts.iter().map(move |&place| {
@@ -278,15 +302,6 @@ impl NgramTable {
     fn words(&self, bucket: usize) -> &[u32] {
         let start = bucket * self.shape.lines_per_bucket;
         bytemuck::cast_slice(&self.lines.get()[start..start + self.shape.lines_per_bucket])
-    }
-
-    /// Asks for the first line of a bucket, without waiting for it.
-    #[inline(always)]
-    pub fn prefetch(&self, bucket: u32) {
-        prefetch_index::prefetch_index(
-            self.lines.get(),
-            bucket as usize * self.shape.lines_per_bucket,
-        );
     }
 
     /// Reads the first line of each bucket, so that the misses overlap and the look-ups that
@@ -328,101 +343,127 @@ impl NgramTable {
         None
     }
 
-    /// Looks up n-grams by their buckets, hashes and parts, and hands `visit` the place in the
-    /// lists, whether the n-gram is there, and its values, or those of an n-gram that no model
-    /// holds.
-    #[inline]
-    pub fn look_up<const C: usize>(
-        &self,
-        wanted: Wanted<'_>,
-        columns: [usize; C],
-        mut visit: impl FnMut(usize, bool, [u16; C]),
-    ) {
-        // The common widths get a loop of known length.
-        match (self.shape.lines_per_bucket, self.shape.slots_per_bucket) {
-            (1, 3) => self.look_up_narrow::<3, C>(wanted, columns, &mut visit),
-            (1, 4) => self.look_up_narrow::<4, C>(wanted, columns, &mut visit),
-            (1, 5) => self.look_up_narrow::<5, C>(wanted, columns, &mut visit),
-            (1, 6) => self.look_up_narrow::<6, C>(wanted, columns, &mut visit),
-            (1, 8) => self.look_up_narrow::<8, C>(wanted, columns, &mut visit),
-            (1, 10) => self.look_up_narrow::<10, C>(wanted, columns, &mut visit),
-            _ => {
-                for (place, (&hash, &part)) in wanted.hashes.iter().zip(wanted.parts).enumerate() {
-                    let found = self.find_place(part, hash);
-                    visit(place, found.is_some(), self.values_of(found, columns));
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn look_up_narrow<const SLOTS: usize, const C: usize>(
-        &self,
-        wanted: Wanted<'_>,
-        columns: [usize; C],
-        visit: &mut impl FnMut(usize, bool, [u16; C]),
-    ) {
-        let lines = self.lines.get();
-        let initial = columns.map(|column| self.shape.initial[column]);
-        for (place, (&bucket, &hash)) in wanted.buckets.iter().zip(wanted.hashes).enumerate() {
-            let tag = tag_of(hash);
-            let line = &lines[bucket as usize];
-            let mut found = SLOTS;
-            for slot in 0..SLOTS {
-                if line.0[slot] & !OVERFLOWED == tag {
-                    found = slot;
-                }
-            }
-            if found == SLOTS && line.0[0] & OVERFLOWED != 0 {
-                let elsewhere = self.find_place(wanted.parts[place], hash);
-                visit(
-                    place,
-                    elsewhere.is_some(),
-                    self.values_of(elsewhere, columns),
-                );
-                continue;
-            }
-            let halves: &[u16; 32] = bytemuck::cast_ref(&line.0);
-            let start = 2 * SLOTS
-                + if found == SLOTS {
-                    0
-                } else {
-                    found * self.shape.columns
-                };
-            let mut values = [0; C];
-            for ((value, &column), &initial) in values.iter_mut().zip(&columns).zip(&initial) {
-                let stored = halves[(start + column) & 31];
-                *value = if found == SLOTS { initial } else { stored };
-            }
-            visit(place, found != SLOTS, values);
-        }
-    }
-
-    fn values_of<const C: usize>(
-        &self,
-        place: Option<(usize, usize)>,
-        columns: [usize; C],
-    ) -> [u16; C] {
-        match place {
-            None => columns.map(|column| self.shape.initial[column]),
-            Some((bucket, slot)) => {
-                let halves: &[u16] = bytemuck::cast_slice(self.words(bucket));
-                let start = 2 * self.shape.slots_per_bucket + slot * self.shape.columns;
-                columns.map(|column| halves[start + column])
-            }
+    /// The table as look-ups want it.
+    pub fn view(&self) -> TableView<'_> {
+        TableView {
+            lines: self.lines.get(),
+            parts: &self.parts,
+            lines_shift: self.shape.lines_per_bucket.trailing_zeros(),
+            slots: if self.shape.lines_per_bucket == 1 && self.shape.slots_per_bucket <= 8 {
+                u64::MAX >> (64 - 8 * self.shape.slots_per_bucket)
+            } else {
+                0
+            },
+            first_value: 2 * self.shape.slots_per_bucket,
+            columns: self.shape.columns,
+            table: self,
         }
     }
 }
 
-/// N-grams to look up: lists of the same length.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// By [`NgramTable::bucket`].
-    pub buckets: &'a [u32],
-    /// Hashes of the n-grams.
-    pub hashes: &'a [u64],
-    /// Their parts.
-    pub parts: &'a [u32],
+/// A table to be read: what each look-up needs, at hand.
+#[derive(Clone, Copy)]
+pub struct TableView<'a> {
+    lines: &'a [Line],
+    parts: &'a [Part],
+    /// A bucket begins at its number shifted left by this.
+    lines_shift: u32,
+    /// One byte of ones for each slot of a bucket; 0 where a bucket is more than a line or than
+    /// eight slots.
+    slots: u64,
+    /// Place of the first value in a bucket, in halves of a word.
+    first_value: usize,
+    columns: usize,
+    table: &'a NgramTable,
+}
+
+impl TableView<'_> {
+    /// The bucket of an n-gram of a part; its line is asked for, without waiting for it.
+    #[inline(always)]
+    pub fn ask(&self, part: u32, hash: u64) -> u32 {
+        let Part { first, buckets } = self.parts[part as usize];
+        let bucket = first + bucket_of(hash, buckets);
+        prefetch_index::prefetch_index(self.lines, (bucket as usize) << self.lines_shift);
+        bucket
+    }
+
+    /// Values of an n-gram of a part, whose bucket is that of [`Self::ask`]; `None` where no model
+    /// holds it.
+    #[inline(always)]
+    pub fn values<const C: usize>(
+        &self,
+        bucket: u32,
+        part: u32,
+        hash: u64,
+        columns: [usize; C],
+    ) -> Option<[u32; C]> {
+        if self.slots == 0 {
+            return self.values_elsewhere(part, hash, columns);
+        }
+        let line = &self.lines[bucket as usize].0;
+        let found = equal_words(line, tag_of(hash)) & self.slots;
+        if found != 0 {
+            Some(self.values_in(line, found, columns))
+        } else if line[0] & OVERFLOWED == 0 {
+            None
+        } else {
+            self.values_elsewhere(part, hash, columns)
+        }
+    }
+
+    /// Values in a bucket of one line, at the first place found by [`equal_words`].
+    #[inline(always)]
+    fn values_in<const C: usize>(
+        &self,
+        line: &[u32; 16],
+        found: u64,
+        columns: [usize; C],
+    ) -> [u32; C] {
+        let halves: &[u16; 32] = bytemuck::cast_ref(line);
+        let start = self.first_value + (found.trailing_zeros() / 8) as usize * self.columns;
+        columns.map(|column| u32::from(halves[(start + column) & 31]))
+    }
+
+    /// Where buckets are wide, or where the n-gram's own one has no room for it.
+    #[inline(never)]
+    fn values_elsewhere<const C: usize>(
+        &self,
+        part: u32,
+        hash: u64,
+        columns: [usize; C],
+    ) -> Option<[u32; C]> {
+        if self.slots == 0 {
+            let (bucket, slot) = self.table.find_place(part, hash)?;
+            let halves: &[u16] = bytemuck::cast_slice(self.table.words(bucket));
+            let start = self.first_value + slot * self.columns;
+            return Some(columns.map(|column| u32::from(halves[start + column])));
+        }
+        let Part { first, buckets } = self.parts[part as usize];
+        let (mut bucket, tag) = (bucket_of(hash, buckets), tag_of(hash));
+        for _ in 1..buckets {
+            bucket = next_bucket(bucket, buckets);
+            let line = &self.lines[(first + bucket) as usize].0;
+            let found = equal_words(line, tag) & self.slots;
+            if found != 0 {
+                return Some(self.values_in(line, found, columns));
+            }
+            if line[0] & OVERFLOWED == 0 {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+/// A byte of 1 for each of the first eight words of a line that is `tag`, 0 for the others: in this
+/// shape the compiler compares them all at once.
+#[inline(always)]
+fn equal_words(line: &[u32; 16], tag: u32) -> u64 {
+    let mut equal = [0; 8];
+    for (equal, &word) in equal.iter_mut().zip(line) {
+        *equal = u8::from(word & !OVERFLOWED == tag);
+    }
+    u64::from_le_bytes(equal)
 }
 
 /// A part of a table, to be filled.
@@ -543,29 +584,13 @@ mod tests {
             assert_eq!(slots.len(), 5_000);
             assert!((slots[4_999] as usize) < table.slots());
             let hashes: Vec<u64> = (0..10_000u32).map(|i| hash_of([i, i * 7, 3])).collect();
-            for (block, chunk) in hashes.chunks(BLOCK).enumerate() {
-                let parts: Vec<u32> = (0..chunk.len() as u32).map(|i| i % 2).collect();
-                let buckets: Vec<u32> = parts
-                    .iter()
-                    .zip(chunk)
-                    .map(|(&part, &hash)| table.bucket(part, hash))
-                    .collect();
-                table.touch(&buckets);
-                let wanted = Wanted {
-                    buckets: &buckets,
-                    hashes: chunk,
-                    parts: &parts,
-                };
-                table.look_up(wanted, [columns - 1], |place, found, [value]| {
-                    let i = block * BLOCK + place;
-                    assert_eq!(found, i < 5_000);
-                    let expected = if i < 5_000 {
-                        i as u16
-                    } else {
-                        initial[columns - 1]
-                    };
-                    assert_eq!(value, expected, "columns {columns}, n-gram {i}");
-                });
+            let view = table.view();
+            for (i, &hash) in (0..).zip(&hashes) {
+                let part = i % 2;
+                let bucket = view.ask(part, hash);
+                let values = view.values(bucket, part, hash, [columns - 1]);
+                let expected = (i < 5_000).then_some([i]);
+                assert_eq!(values, expected, "columns {columns}, n-gram {i}");
             }
             assert!(table.bytes() <= NgramTable::bytes_for(5_000, columns) * 2);
         }

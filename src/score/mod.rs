@@ -28,6 +28,7 @@ pub use estimator::{
     TokenDocument, TokenExplanation, TokenNumbers, TokenScores, TokenSource, TokenTable,
 };
 pub use model_file::{MAGIC as MODEL_MAGIC, ModelOrigin};
+pub use ngram_excess::models_of_file as ngram_models_of_file;
 
 /// Every estimator, in the order in which we would explain them.
 pub const TABLE: &[&EstimatorKind] = &[

@@ -175,6 +175,7 @@ pub(super) fn open<D: for<'d> Deserialize<'d>>(
         ))
     };
     let map = Column::<u8>::open(path)?;
+    map.read_at_random();
     let bytes = map.values();
     if bytes.len() < PREFIX_BYTES || &bytes[..16] != MAGIC {
         return Err(refuse(

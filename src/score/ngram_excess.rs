@@ -893,6 +893,16 @@ struct Details {
     description: serde_json::Value,
 }
 
+/// The models of a file that `goodput fit` made, for a measurement of look-ups alone: those of p by
+/// fold, then of q.
+///
+/// # Errors
+/// When the file is no model of this estimator, or damaged.
+pub fn models_of_file(path: &Path) -> Result<NgramModels, FitError> {
+    let file: ModelFile<Details> = model_file::open(path, (KIND.spec.name, KIND.version))?;
+    Ok(file.models)
+}
+
 fn load(path: &Path) -> Result<(ModelOrigin, Box<dyn Estimator>), FitError> {
     let file: ModelFile<Details> = model_file::open(path, (KIND.spec.name, KIND.version))?;
     let details = file.details;

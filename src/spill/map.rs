@@ -55,6 +55,15 @@ impl<T: Pod> Column<T> {
         })
     }
 
+    /// Says that values are read at random, so that huge pages pay where the file system has them.
+    pub fn read_at_random(&self) {
+        // Advice: where it is not taken, reading is only slower.
+        #[cfg(target_os = "linux")]
+        if let Some(map) = &self.map {
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+    }
+
     /// The values.
     pub fn values(&self) -> &[T] {
         // A map begins at a page, so any alignment of a plain type is met.

@@ -6,8 +6,8 @@ KENLM is the unpacked source archive of the Python package `kenlm`, built with c
 words, a document as a line, so that both programs see the same stream. Printed, from one run:
 - time to fit: `lmplz` on the general and on the reference stream, pruning off, beside the fit of a run, which makes
   the models of all folds and calibrates them too;
-- time to ask: KenLM's probing model in its own benchmark beside the score phase of a run, which asks two models for
-  each token, works out usefulness and writes it;
+- time to ask, in memory, on one thread, in turn: KenLM's probing model in its own benchmark beside ours
+  (`ngram_query.rs`), which asks two models for each token, and also works out usefulness from what they say;
 - perplexity of the reference model on the validation documents, by both, over the tokens that both know.
 """
 
@@ -16,6 +16,7 @@ import json
 import math
 import os
 import re
+import statistics
 import subprocess
 import tempfile
 import time
@@ -97,6 +98,7 @@ def main():
     arguments.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     arguments.add_argument("--order", type=int, default=3)
     arguments.add_argument("--threads", type=int, default=2)
+    arguments.add_argument("--rounds", type=int, default=5)
     given = arguments.parse_args()
     data, tokenizer = given.data.resolve(), given.data.resolve() / "tokenizers/gpt2/tokenizer.json"
     score = (
@@ -130,16 +132,22 @@ def main():
         with streams["mix"].open() as text, numbers.open("wb") as out:
             run(given.kenlm / "kenlm_benchmark", "-m", model, "--vocab", stdin=text, stdout=out,
                 stderr=subprocess.DEVNULL)
-        with numbers.open("rb") as words:
-            said = run(given.kenlm / "kenlm_benchmark", "-m", model, "--query", "-t", 1, "-b", 16_000_000, stdin=words,
-                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-        asked = float(re.search(r"Excluding load, CPU: ([0-9.]+)", said)[1])
-        single = pipeline(folder, "single", f"{data}/mix/*.jsonl.zst", tokenizer, score)
-        _, phases = goodput(single, 1)
-        ours = 2 * tokens["mix"] / phases["score"] / 1e6
-        theirs = tokens["mix"] / asked / 1e6
-        print(f"ask, one thread, million tokens and models a second: KenLM probing {theirs:.2f}, ours {ours:.2f}; "
-              f"ratio {ours / theirs:.1f}", flush=True)
+        run(PROGRAM, "fit", scored, "--output", folder / "mix.model", "--progress", "off", stdout=subprocess.DEVNULL)
+        asked, ours, ours_scored = [], [], []
+        for _ in range(given.rounds):
+            with numbers.open("rb") as words:
+                said = run(given.kenlm / "kenlm_benchmark", "-m", model, "--query", "-t", 1, "-b", 16_000_000,
+                           stdin=words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+            asked.append(tokens["mix"] / float(re.search(r"Excluding load, CPU: ([0-9.]+)", said)[1]) / 1e6)
+            said = run("cargo", "bench", "-q", "--bench", "ngram_query", "--", folder / "mix.model", folder / "mix",
+                       "--rounds", 1, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+            rates = re.search(r"asked ([0-9.]+), scored ([0-9.]+)", said)
+            ours.append(2 * float(rates[1]))
+            ours_scored.append(2 * float(rates[2]))
+        theirs, mine, whole = (statistics.median(rates) for rates in (asked, ours, ours_scored))
+        print(f"ask, one thread, medians of {given.rounds} rounds, million tokens and models a second: KenLM probing "
+              f"{theirs:.2f}, ours {mine:.2f}, ratio {mine / theirs:.1f}; with usefulness {whole:.2f}, ratio "
+              f"{whole / theirs:.1f}", flush=True)
 
         # The reference model, on documents that it was not fitted on.
         held_out = pipeline(folder, "held", f"{data}/validation/*.jsonl.zst", tokenizer, score)
