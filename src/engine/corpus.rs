@@ -2,14 +2,21 @@
 //!
 //! `number` is the place in reading order (input, file name, place in the file), dense from 0. It
 //! does not depend on how the work was cut.
+//!
+//! Where an edit cuts the chain of stages into segments, each segment has a corpus of its own, with the
+//! same documents by the same numbers: those that went on with the text that they have in it, those that
+//! were turned away before as they were then. So the last one says how each document ended, and is the
+//! only one that `emit`, scores and orders look at; the earlier ones know what was read.
 
 use super::inputs::{InputFile, Inputs};
-use crate::record::FieldValue;
+use crate::dedupe::UnitRow;
+use crate::record::{FieldValue, Language, without};
 use crate::spill::Column;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The document passed every per-document stage.
 pub const NO_STAGE: u16 = u16::MAX;
@@ -17,6 +24,8 @@ pub const NO_STAGE: u16 = u16::MAX;
 pub const FAILED: u16 = u16::MAX;
 /// Flag: the text spells a special token.
 pub const SPELLS_SPECIAL: u32 = 1;
+/// No document is the reason for a cut.
+pub const NO_DOCUMENT: u64 = u64::MAX;
 
 /// One document on the index: 96 bytes.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -50,8 +59,52 @@ pub struct DocRow {
     pub verdict_stage: u16,
     /// That stage's reason, or [`FAILED`].
     pub verdict_reason: u16,
+    /// Number of tokens before any edit.
+    pub tokens_read: u32,
+}
+
+/// What one stage cut out of one document: 48 bytes. The cuts of a document that was turned away because
+/// nothing was left are noted too, and take nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct EditRow {
+    /// Place of the document in the task.
+    pub document: u64,
+    /// Bytes of the text before the edit less those after it.
+    pub bytes: i64,
+    /// The same of its tokens.
+    pub tokens: i64,
+    /// First of its cuts in the task's file of cuts.
+    pub first_cut: u64,
+    /// Number of its cuts.
+    pub cuts: u32,
+    /// 1 where nothing was left, so that the stage turned the document away as it was.
+    pub nothing_left: u32,
+    /// Stage in the chain.
+    pub stage: u16,
+    /// Reason of that stage.
+    pub reason: u16,
     /// Nothing.
     pub unused: u32,
+}
+
+/// A stretch of a text that was cut out: 24 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct CutRow {
+    /// First byte, in the text as it reached the stage.
+    pub start: u64,
+    /// The byte after the last one.
+    pub end: u64,
+    /// Number of the document that keeps what is cut here, or [`NO_DOCUMENT`].
+    pub kept: u64,
+}
+
+impl CutRow {
+    /// Where it is.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
 }
 
 /// The shingle set of one document: where it stands in the task's file of shingles.
@@ -66,7 +119,27 @@ pub struct SetRow {
     pub short: u32,
 }
 
-/// Sums over a task, merged by addition.
+/// The units of one document that a dedupe by paragraph or line compares.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct UnitSet {
+    /// First unit in the task's file of units.
+    pub start: u64,
+    /// Number of units; 0 where the document does not take part.
+    pub units: u64,
+}
+
+/// The language of one document, as a stage found it.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct LanguageRow {
+    /// Its code, zero where none was found.
+    pub code: [u8; 8],
+    /// Its probability.
+    pub probability: f32,
+}
+
+/// Sums over a task, merged by addition. Those over records are of the first segment only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskInfo {
     /// Documents on the index.
@@ -97,6 +170,14 @@ pub struct NearData {
     pub bands: Column<u64>,
 }
 
+/// The files of one task of a dedupe by paragraph or line.
+pub struct UnitData {
+    /// By document of the task.
+    pub sets: Column<UnitSet>,
+    /// Units of the documents, one after another.
+    pub rows: Column<UnitRow>,
+}
+
 /// One task's files.
 pub struct TaskData {
     /// The index.
@@ -105,6 +186,14 @@ pub struct TaskData {
     pub tokens: Column<u32>,
     meta: Column<u8>,
     text: Option<Column<u8>>,
+    /// Edits, by document, those of one document in the order of the chain.
+    pub edits: Column<EditRow>,
+    /// Their cuts, one edit's after another's.
+    pub cuts: Column<CutRow>,
+    /// Languages by document, where another segment follows.
+    languages: Option<Column<LanguageRow>>,
+    /// Units of each dedupe by paragraph or line.
+    pub units: Vec<UnitData>,
     /// Hashes of an exact-dedupe stage, by document, zero where it does not take part.
     pub exact: Vec<Column<[u64; 2]>>,
     /// Sketches of each near-dedupe stage.
@@ -115,13 +204,17 @@ pub struct TaskData {
     pub folder: PathBuf,
 }
 
-/// How many sketch stages a chain has.
+/// How many sketch stages a segment of the chain has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sketches {
     /// Exact-dedupe stages.
     pub exact: usize,
     /// Near-dedupe stages.
     pub near: usize,
+    /// Dedupes by paragraph or line.
+    pub units: usize,
+    /// Whether languages are kept.
+    pub languages: bool,
     /// Whether texts are kept.
     pub text: bool,
 }
@@ -139,6 +232,20 @@ impl TaskData {
             } else {
                 None
             },
+            edits: Column::open(&path("edits"))?,
+            cuts: Column::open(&path("cuts"))?,
+            languages: sketches
+                .languages
+                .then(|| Column::open(&path("languages")))
+                .transpose()?,
+            units: (0..sketches.units)
+                .map(|slot| {
+                    Ok(UnitData {
+                        sets: Column::open(&path(&format!("units-{slot}-sets")))?,
+                        rows: Column::open(&path(&format!("units-{slot}-rows")))?,
+                    })
+                })
+                .collect::<io::Result<_>>()?,
             exact: (0..sketches.exact)
                 .map(|slot| Column::open(&path(&format!("exact-{slot}"))))
                 .collect::<io::Result<_>>()?,
@@ -161,6 +268,25 @@ impl TaskData {
         &self.tokens.values()[row.tokens_start as usize..][..row.tokens as usize]
     }
 
+    /// What stages cut out of the document at a place of this task.
+    pub fn edits_of(&self, document: u64) -> &[EditRow] {
+        let edits = self.edits.values();
+        let first = edits.partition_point(|edit| edit.document < document);
+        let rest = &edits[first..];
+        &rest[..rest.partition_point(|edit| edit.document == document)]
+    }
+
+    /// The cuts of an edit of this task.
+    pub fn cuts_of(&self, edit: &EditRow) -> &[CutRow] {
+        &self.cuts.values()[edit.first_cut as usize..][..edit.cuts as usize]
+    }
+
+    /// The language of the document at a place of this task, where a stage found one and languages are kept.
+    pub fn language_of(&self, at: usize) -> Option<(Language, f32)> {
+        let row = self.languages.as_ref()?.values()[at];
+        Some((Language::unpacked(row.code)?, row.probability))
+    }
+
     /// Text of a document of this task, where texts are kept.
     pub fn text_of(&self, row: &DocRow) -> Option<&str> {
         let bytes = self.text.as_ref()?.values();
@@ -168,7 +294,7 @@ impl TaskData {
     }
 }
 
-/// All documents.
+/// All documents, as they are in one segment of the chain.
 pub struct Corpus {
     /// Tasks in reading order.
     pub tasks: Vec<TaskData>,
@@ -178,11 +304,13 @@ pub struct Corpus {
     pub files: Vec<InputFile>,
     /// Names of the inputs' sources, by input.
     pub sources: Vec<String>,
+    /// The same documents in the segment before.
+    earlier: Option<Arc<Corpus>>,
 }
 
 impl Corpus {
-    /// Puts finished tasks together.
-    pub fn new(tasks: Vec<TaskData>, inputs: &Inputs) -> Corpus {
+    /// Puts finished tasks together; `earlier` is what the segment before left.
+    pub fn new(tasks: Vec<TaskData>, inputs: &Inputs, earlier: Option<Arc<Corpus>>) -> Corpus {
         let mut bases = vec![0];
         for task in &tasks {
             bases.push(bases[bases.len() - 1] + task.docs.values().len() as u64);
@@ -196,7 +324,40 @@ impl Corpus {
                 .iter()
                 .map(|input| input.source.clone())
                 .collect(),
+            earlier,
         }
+    }
+
+    /// The documents in each segment, from the first to this one.
+    pub fn segments(&self) -> Vec<&Corpus> {
+        let mut all: Vec<&Corpus> =
+            std::iter::successors(Some(self), |corpus| corpus.earlier.as_deref()).collect();
+        all.reverse();
+        all
+    }
+
+    /// The document at a place of a file, read by a task: its place in the task, and itself.
+    pub fn at(&self, task: usize, file: u32, place: u64) -> Option<(usize, &DocRow)> {
+        let docs = self.tasks[task].docs.values();
+        let at = docs.partition_point(|row| (row.file, row.place) < (file, place));
+        let row = docs.get(at)?;
+        ((row.file, row.place) == (file, place)).then_some((at, row))
+    }
+
+    /// A text as it was read, as the stages up to the end of this segment leave it; `None` where it is not the
+    /// text that they saw.
+    pub fn edited(&self, task: usize, at: usize, mut text: String) -> Option<String> {
+        for corpus in self.segments() {
+            let task = &corpus.tasks[task];
+            for edit in task.edits_of(at as u64) {
+                if edit.nothing_left == 0 {
+                    let cuts = task.cuts_of(edit).iter();
+                    text = without(&text, cuts.map(CutRow::range))?;
+                }
+            }
+        }
+        let same = text.len() as u64 == self.tasks[task].docs.values()[at].text_bytes;
+        same.then_some(text)
     }
 
     /// Number of documents.

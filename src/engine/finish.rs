@@ -19,7 +19,7 @@ use crate::audit::{
     QuarantineRow, ReadRow, SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness, Worth,
 };
 use crate::plan::{Plan, StageRef};
-use crate::record::Counts;
+use crate::record::{Counts, Difference};
 use crate::score::EstimatorKind;
 use crate::shard::{
     EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, ShardShape,
@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that a run writes into its output folder, but for `work`.
-pub const OUTPUT_NAMES: [&str; 10] = [
+pub const OUTPUT_NAMES: [&str; 11] = [
     "manifest.json",
     "pipeline.yaml",
     "audit.json",
@@ -41,6 +41,7 @@ pub const OUTPUT_NAMES: [&str; 10] = [
     "rejects",
     "quarantine",
     "duplicates",
+    "edits",
     "run.json",
     "run.log",
 ];
@@ -179,7 +180,7 @@ impl Finish<'_> {
                 continue;
             }
             let counts = Counts::one(row.text_bytes, u64::from(row.tokens));
-            read[source] += counts;
+            read[source] += Counts::one(row.text_bytes, u64::from(row.tokens_read));
             if self.decisions.is_kept(number) {
                 kept[source] += counts;
                 if let Some(scores) = self.scores {
@@ -200,6 +201,44 @@ impl Finish<'_> {
             }
             spelled += u64::from(row.flags & SPELLS_SPECIAL == SPELLS_SPECIAL);
         }
+        // What was cut was read. Tokens were counted before every edit, so that the sums prove something.
+        let mut cut: BTreeMap<(u16, u16, usize), Difference> = BTreeMap::new();
+        let segments = corpus.segments();
+        let tasks = || {
+            segments
+                .iter()
+                .flat_map(|corpus| corpus.tasks.iter().zip(&corpus.bases))
+        };
+        for (task, &base) in tasks() {
+            for edit in task.edits.values() {
+                let fate = self.decisions.fate(base + edit.document);
+                if edit.nothing_left == 1 || fate.duplicate_id == 1 {
+                    continue;
+                }
+                let row = &task.docs.values()[edit.document as usize];
+                let source = source_of[corpus.input(row) as usize];
+                read[source].bytes = read[source].bytes.wrapping_add_signed(edit.bytes);
+                *cut.entry((edit.stage, edit.reason, source)).or_default() += Difference {
+                    documents: 1,
+                    bytes: edit.bytes,
+                    tokens: edit.tokens,
+                };
+            }
+        }
+        let edited = cut
+            .into_iter()
+            .map(|((stage, reason, source), counts)| {
+                let words = &self.stages[stage as usize];
+                let reason = &words.reasons[reason as usize];
+                LossRow {
+                    source: sources[source].to_string(),
+                    stage: words.label.clone(),
+                    reason: reason.name.to_string(),
+                    class: Some(reason.class),
+                    counts,
+                }
+            })
+            .collect();
         let rows = |counts: &[Counts]| -> Vec<ReadRow> {
             sources
                 .iter()
@@ -234,7 +273,7 @@ impl Finish<'_> {
         let mut truncated_files = Vec::new();
         let mut notes = Vec::new();
         let mut counted: BTreeMap<(u16, u16), u64> = BTreeMap::new();
-        for task in &corpus.tasks {
+        for (task, _) in tasks() {
             records += task.info.records.values().sum::<u64>();
             left_out += task.info.left_out.values().sum::<u64>();
             for (file, reasons) in &task.info.quarantined {
@@ -375,7 +414,7 @@ impl Finish<'_> {
             kept: rows(&kept),
             rejected,
             failed,
-            edited: Vec::new(),
+            edited,
             quarantined: quarantined
                 .into_iter()
                 .map(|((source, reason), (records, bytes))| QuarantineRow {
@@ -498,8 +537,8 @@ impl Finish<'_> {
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut records: BTreeMap<u32, u64> = BTreeMap::new();
-        for task in &self.decisions.corpus().tasks {
-            for (file, count) in &task.info.records {
+        for corpus in self.decisions.corpus().segments() {
+            for (file, count) in corpus.tasks.iter().flat_map(|task| &task.info.records) {
                 *records.entry(*file).or_default() += count;
             }
         }

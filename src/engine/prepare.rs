@@ -3,20 +3,27 @@
 //! Every document that is read is tokenized, also those that a stage rejects: the ledger counts
 //! their tokens. A verdict is noted, not applied: a document that stage 5 rejects still takes part in
 //! a dedupe that is stage 3.
+//!
+//! An edit is applied at once, so the segments of the chain are cut such that no stage that sees all
+//! documents comes before it in its segment. A later segment reads the inputs once more, in the same tasks,
+//! and takes each document up where the segment before left it: one that was turned away is copied as it
+//! was, one that goes on has its cuts made again. Only what was cut just now is tokenized again.
 
 use super::corpus::{
-    DocRow, FAILED, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, derived_id,
-    encode_meta,
+    Corpus, CutRow, DocRow, EditRow, FAILED, LanguageRow, NO_DOCUMENT, NO_STAGE, SPELLS_SPECIAL,
+    SetRow, Sketches, TaskData, TaskInfo, UnitSet, derived_id, encode_meta,
 };
+use super::decide::Decisions;
+use super::edit::Edit;
 use super::inputs::{Inputs, Task};
 use super::progress::Progress;
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::algo::minhash::MinHasher;
-use crate::dedupe::{self, SketchScratch};
+use crate::dedupe::{self, SketchScratch, UnitRow, UnitRule};
 use crate::plan::OnError;
-use crate::record::{Document, Notes, Verdict};
+use crate::record::{Document, Notes, Verdict, without};
 use crate::source::{BadRecord, Chunk, Entry, Reader};
 use crate::spill::IoContext;
 use crate::stages::Stage;
@@ -24,6 +31,7 @@ use crate::tokenizer::Tokenizer;
 use base64::Engine as _;
 use rayon::prelude::*;
 use serde_json::json;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
@@ -43,8 +51,21 @@ pub enum Step {
         /// Words of a shingle.
         shingle_words: usize,
     },
+    /// A dedupe by paragraph or line: hashes of those are made here.
+    Units(UnitRule),
     /// Decided later, from what prepare wrote.
     Later,
+}
+
+/// What the segment before left of the documents.
+#[derive(Clone, Copy)]
+pub struct Earlier<'a> {
+    /// The documents in it.
+    pub corpus: &'a Corpus,
+    /// Who was turned away.
+    pub decisions: &'a Decisions<'a>,
+    /// What its last stage cuts out of those that were not.
+    pub edit: Option<&'a Edit>,
 }
 
 /// What prepare does.
@@ -55,6 +76,12 @@ pub struct Prepare<'a> {
     pub tokenizer: &'a Tokenizer,
     /// The chain of stages.
     pub chain: &'a [Step],
+    /// Which of them are done here.
+    pub segment: Range<usize>,
+    /// What came of the segment before.
+    pub earlier: Option<Earlier<'a>>,
+    /// Whether another segment follows.
+    pub more_follow: bool,
     /// Keep documents whose keyed hash is below this; `None` for all.
     pub sample_below: Option<u64>,
     /// Seed of the pipeline.
@@ -70,8 +97,12 @@ struct Part {
     tokens: Vec<u32>,
     meta: Vec<u8>,
     text: Vec<u8>,
+    edits: Vec<EditRow>,
+    cuts: Vec<CutRow>,
     exact: Vec<Vec<[u64; 2]>>,
     near: Vec<NearPart>,
+    units: Vec<UnitPart>,
+    languages: Vec<LanguageRow>,
     /// Lines of the quarantine.
     bad: Vec<u8>,
     /// Documents that a stage failed on: place in `docs`, then the line of the quarantine.
@@ -89,6 +120,59 @@ struct NearPart {
     bands: Vec<u64>,
 }
 
+#[derive(Default)]
+struct UnitPart {
+    sets: Vec<UnitSet>,
+    rows: Vec<UnitRow>,
+}
+
+/// How far a document came in a segment.
+struct Way {
+    /// The stage that turned it away, or [`NO_STAGE`].
+    stage: u16,
+    /// Reason of that stage, or [`FAILED`].
+    reason: u16,
+    /// The deciding value.
+    value: f64,
+    /// What failed, where a stage did.
+    failure: Option<String>,
+}
+
+impl Default for Way {
+    fn default() -> Way {
+        Way {
+            stage: NO_STAGE,
+            reason: 0,
+            value: 0.0,
+            failure: None,
+        }
+    }
+}
+
+impl Way {
+    fn reject(&mut self, stage: u16, reason: u16, value: f64) {
+        (self.stage, self.reason, self.value) = (stage, reason, value);
+    }
+
+    fn fail(&mut self, stage: u16, error: String) {
+        (self.stage, self.reason, self.failure) = (stage, FAILED, Some(error));
+    }
+
+    /// What came of [`Prepare::cut`].
+    fn after_cut(
+        &mut self,
+        (stage, reason): (u16, u16),
+        value: f64,
+        something_left: Result<bool, String>,
+    ) {
+        match something_left {
+            Ok(true) => {}
+            Ok(false) => self.reject(stage, reason, value),
+            Err(error) => self.fail(stage, error),
+        }
+    }
+}
+
 /// Buffers of a worker.
 #[derive(Default)]
 struct Scratch {
@@ -98,10 +182,13 @@ struct Scratch {
 
 impl Prepare<'_> {
     fn sketches(&self) -> Sketches {
-        let count = |of: fn(&Step) -> bool| self.chain.iter().filter(|step| of(step)).count();
+        let steps = &self.chain[self.segment.clone()];
+        let count = |of: fn(&Step) -> bool| steps.iter().filter(|step| of(step)).count();
         Sketches {
             exact: count(|step| matches!(step, Step::Exact { .. })),
             near: count(|step| matches!(step, Step::Near { .. })),
+            units: count(|step| matches!(step, Step::Units(_))),
+            languages: self.more_follow,
             text: self.keep_text,
         }
     }
@@ -123,7 +210,7 @@ impl Prepare<'_> {
                     progress.advance(task.bytes);
                     info
                 }
-                None => self.task(task, &place(number), alone, progress, stop)?,
+                None => self.task((number, task), &place(number), alone, progress, stop)?,
             };
             Ok(info)
         };
@@ -157,14 +244,14 @@ impl Prepare<'_> {
 
     fn task(
         &self,
-        task: &Task,
+        (number, task): (usize, &Task),
         place: &Path,
         alone: bool,
         progress: &dyn Progress,
         stop: &Stop,
     ) -> Result<TaskInfo, EngineError> {
         let sketches = self.sketches();
-        let mut streams: Vec<String> = ["docs", "tokens", "meta", "bad", "failed"]
+        let mut streams: Vec<String> = ["docs", "tokens", "meta", "edits", "cuts", "bad", "failed"]
             .map(String::from)
             .to_vec();
         streams.extend(sketches.text.then(|| "text".to_string()));
@@ -172,6 +259,10 @@ impl Prepare<'_> {
         for slot in 0..sketches.near {
             streams.extend(["sets", "shingles", "bands"].map(|name| format!("near-{slot}-{name}")));
         }
+        for slot in 0..sketches.units {
+            streams.extend(["sets", "rows"].map(|name| format!("units-{slot}-{name}")));
+        }
+        streams.extend(sketches.languages.then(|| "languages".to_string()));
         let mut writer = TaskWriter::begin(place, &streams)?;
         let mut sums = Sums::default();
         let mut scratch = Scratch::default();
@@ -182,7 +273,7 @@ impl Prepare<'_> {
             if alone {
                 while let Some(chunk) = reader.next_chunk()? {
                     stop.check()?;
-                    let part = self.chunk(*file, chunk, &mut scratch);
+                    let part = self.chunk((number, *file), chunk, &mut scratch);
                     sums.append(part, &mut writer)?;
                 }
             } else {
@@ -198,7 +289,7 @@ impl Prepare<'_> {
                                 .into_par_iter()
                                 .with_max_len(1)
                                 .map_init(Scratch::default, |scratch, chunk| {
-                                    self.chunk(*file, chunk, scratch)
+                                    self.chunk((number, *file), chunk, scratch)
                                 })
                                 .collect()
                         },
@@ -214,6 +305,10 @@ impl Prepare<'_> {
                     chunks = next?;
                 }
                 append_all(&mut made, &mut sums, &mut writer)?;
+            }
+            if self.earlier.is_some() {
+                // The first segment has counted them.
+                continue;
             }
             let summary = reader.summary();
             *sums.info.records.entry(*file).or_default() += summary.records;
@@ -236,19 +331,21 @@ impl Prepare<'_> {
         Ok(sums.info)
     }
 
-    fn chunk(&self, file: u32, chunk: Chunk, scratch: &mut Scratch) -> Part {
+    fn chunk(&self, (task, file): (usize, u32), chunk: Chunk, scratch: &mut Scratch) -> Part {
         let began = Instant::now();
         let sketches = self.sketches();
         let mut part = Part {
             exact: vec![Vec::new(); sketches.exact],
             near: (0..sketches.near).map(|_| NearPart::default()).collect(),
+            units: (0..sketches.units).map(|_| UnitPart::default()).collect(),
             notes: vec![Notes::default(); self.chain.len()],
             ..Part::default()
         };
         let input = self.inputs.input_of(file);
         chunk.decode(&input.spec, &mut |entry| match entry {
-            Entry::Document(document) => self.document(file, document, &mut part, scratch),
-            Entry::Bad(bad) => self.bad(file, &bad, &mut part),
+            Entry::Document(document) => self.document((task, file), document, &mut part, scratch),
+            Entry::Bad(bad) if self.earlier.is_none() => self.bad(file, &bad, &mut part),
+            Entry::Bad(_) => {}
         });
         part.info.busy_seconds = began.elapsed().as_secs_f64();
         part
@@ -316,7 +413,13 @@ impl Prepare<'_> {
         line
     }
 
-    fn document(&self, file: u32, mut document: Document, part: &mut Part, scratch: &mut Scratch) {
+    fn document(
+        &self,
+        (task, file): (usize, u32),
+        mut document: Document,
+        part: &mut Part,
+        scratch: &mut Scratch,
+    ) {
         let name = &self.inputs.files[file as usize].found.name;
         let id_hash = match &document.id {
             Some(id) => hash::id_hash(id),
@@ -326,46 +429,50 @@ impl Prepare<'_> {
             .sample_below
             .is_some_and(|bound| hash::keyed(self.seed, "sample", id_hash) >= bound)
         {
-            *part.info.left_out.entry(file).or_default() += 1;
+            if self.earlier.is_none() {
+                *part.info.left_out.entry(file).or_default() += 1;
+            }
             return;
         }
-        let mut stage = NO_STAGE;
-        let (mut reason, mut value) = (0, 0.0);
-        let mut failure = None;
-        if let Err(error) = self
-            .tokenizer
-            .encode_into(&document.text, &mut document.tokens)
-        {
-            document.tokens.clear();
-            failure = Some(format!("the tokenizer failed: {error}"));
-        } else if document.tokens.is_empty() {
-            failure = Some("the tokenizer made no token of it".to_string());
-        } else if u32::try_from(document.tokens.len()).is_err() {
-            failure = Some("more than 4,294,967,295 tokens; lower max_document_bytes".to_string());
-            document.tokens.clear();
+        let mut way = Way::default();
+        let tokens_read;
+        if let Some(earlier) = self.earlier {
+            let number;
+            match self.taken_up(earlier, (task, file), document, part) {
+                Err(fatal) => {
+                    part.fatal.get_or_insert(fatal);
+                    return;
+                }
+                Ok(None) => return,
+                Ok(Some(taken)) => (document, number, tokens_read) = taken,
+            }
+            if let Some(edit) = earlier.edit
+                && let cuts = edit.cuts_of(number)
+                && !cuts.is_empty()
+            {
+                let bytes = cuts.iter().map(|cut| cut.end - cut.start).sum::<u64>() as f64;
+                let cut = self.cut(
+                    &mut document,
+                    (edit.stage, edit.reason),
+                    cuts.to_vec(),
+                    part,
+                );
+                way.after_cut((edit.stage, edit.reason), bytes, cut);
+            }
+        } else {
+            // A failure is before every stage: nothing can be said of such a document.
+            if let Err(error) = self.encode(&document.text, &mut document.tokens) {
+                way.fail(0, error);
+            }
+            tokens_read = document.tokens.len() as u32;
         }
-        if failure.is_some() {
-            // Before every stage: nothing can be said of such a document.
-            (stage, reason) = (0, FAILED);
-        }
-        let (mut exact, mut near) = (0, 0);
-        for (at, step) in self.chain.iter().enumerate() {
-            let takes_part = stage == NO_STAGE;
+        let (mut exact, mut near, mut units) = (0, 0, 0);
+        for at in self.segment.clone() {
+            let step = &self.chain[at];
+            let takes_part = way.stage == NO_STAGE;
             match step {
                 Step::Judge(judge) if takes_part => {
-                    match judge.judge(&mut document, &mut part.notes[at]) {
-                        Ok(Verdict::Keep) => {}
-                        Ok(Verdict::Reject {
-                            reason: which,
-                            value: deciding,
-                        }) => {
-                            (stage, reason, value) = (at as u16, which as u16, deciding);
-                        }
-                        Err(error) => {
-                            (stage, reason) = (at as u16, FAILED);
-                            failure = Some(error);
-                        }
-                    }
+                    self.judge(at as u16, judge.as_ref(), &mut document, part, &mut way);
                 }
                 Step::Judge(_) | Step::Later => {}
                 Step::Exact { normalise } => {
@@ -401,9 +508,28 @@ impl Prepare<'_> {
                     into.sets.push(set);
                     near += 1;
                 }
+                Step::Units(rule) => {
+                    let into = &mut part.units[units];
+                    let start = into.rows.len();
+                    if takes_part {
+                        dedupe::units(&document.text, *rule, &mut into.rows);
+                    }
+                    into.sets.push(UnitSet {
+                        start: start as u64,
+                        units: (into.rows.len() - start) as u64,
+                    });
+                    units += 1;
+                }
             }
         }
-        if let Some(error) = failure {
+        if self.more_follow {
+            let found = document.language;
+            part.languages.push(LanguageRow {
+                code: found.map_or([0; 8], |(language, _)| language.packed()),
+                probability: found.map_or(0.0, |(_, probability)| probability),
+            });
+        }
+        if let Some(error) = way.failure {
             let text = document.text.as_bytes();
             let kept = &text[..text.len().min(crate::source::RAW_BYTES_KEPT)];
             let line = self.quarantine_line(
@@ -427,7 +553,7 @@ impl Prepare<'_> {
             text_start: part.text.len() as u64,
             content: [(content >> 64) as u64, content as u64],
             id_hash,
-            verdict_value: value,
+            verdict_value: way.value,
             tokens: document.tokens.len() as u32,
             meta_bytes: (part.meta.len() - meta_start) as u32,
             file,
@@ -436,14 +562,166 @@ impl Prepare<'_> {
             } else {
                 0
             },
-            verdict_stage: stage,
-            verdict_reason: reason,
-            unused: 0,
+            verdict_stage: way.stage,
+            verdict_reason: way.reason,
+            tokens_read,
         });
         part.tokens.extend_from_slice(&document.tokens);
         if self.keep_text {
             part.text.extend_from_slice(document.text.as_bytes());
         }
+    }
+}
+
+impl Prepare<'_> {
+    /// Token ids of a text; none, and why, where there are none to go on with.
+    fn encode(&self, text: &str, tokens: &mut Vec<u32>) -> Result<(), String> {
+        let problem = match self.tokenizer.encode_into(text, tokens) {
+            Err(error) => format!("the tokenizer failed: {error}"),
+            Ok(()) if tokens.is_empty() => "the tokenizer made no token of it".to_string(),
+            Ok(()) if u32::try_from(tokens.len()).is_err() => {
+                "more than 4,294,967,295 tokens; lower max_document_bytes".to_string()
+            }
+            Ok(()) => return Ok(()),
+        };
+        tokens.clear();
+        Err(problem)
+    }
+
+    /// Lets a stage judge a document, and cuts out of it what the stage says.
+    fn judge(
+        &self,
+        stage: u16,
+        judge: &dyn Stage,
+        document: &mut Document,
+        part: &mut Part,
+        way: &mut Way,
+    ) {
+        match judge.judge(document, &mut part.notes[usize::from(stage)]) {
+            Ok(Verdict::Keep) => {}
+            Ok(Verdict::Reject { reason, value }) => way.reject(stage, reason as u16, value),
+            Ok(Verdict::Cut {
+                reason,
+                value,
+                ranges,
+            }) => {
+                if !judge.edits() {
+                    way.fail(stage, "a stage that edits nothing cut it".to_string());
+                    return;
+                }
+                let cuts = ranges.into_iter().map(|range| CutRow {
+                    start: range.start as u64,
+                    end: range.end as u64,
+                    kept: NO_DOCUMENT,
+                });
+                let named = (stage, reason as u16);
+                let cut = self.cut(document, named, cuts.collect(), part);
+                way.after_cut(named, value, cut);
+            }
+            Err(error) => way.fail(stage, error),
+        }
+    }
+
+    /// A document as the segment before left it, its number, and that of its tokens as it was read; `None`
+    /// where it was turned away, and is copied as it was.
+    fn taken_up(
+        &self,
+        earlier: Earlier<'_>,
+        (task, file): (usize, u32),
+        mut document: Document,
+        part: &mut Part,
+    ) -> Result<Option<(Document, u64, u32)>, String> {
+        let place = document.place;
+        let changed = || {
+            format!(
+                "{}: the record at {place} is not what it was when the run read it first; the file changed meanwhile. \
+                 Run again when it is at rest",
+                self.inputs.files[file as usize].found.path.display()
+            )
+        };
+        let data = &earlier.corpus.tasks[task];
+        let (at, row) = earlier.corpus.at(task, file, place).ok_or_else(changed)?;
+        let number = earlier.corpus.bases[task] + at as u64;
+        if !earlier.decisions.is_kept(number) {
+            let text = data.text_of(row).unwrap_or("");
+            self.copied(row, data.tokens_of(row), text, &document, part);
+            return Ok(None);
+        }
+        let text = std::mem::take(&mut document.text);
+        document.text = earlier.corpus.edited(task, at, text).ok_or_else(changed)?;
+        document.tokens = data.tokens_of(row).to_vec();
+        document.language = data.language_of(at);
+        Ok(Some((document, number, row.tokens_read)))
+    }
+
+    /// Notes a document that was turned away before: it takes part in nothing here.
+    fn copied(
+        &self,
+        row: &DocRow,
+        tokens: &[u32],
+        text: &str,
+        document: &Document,
+        part: &mut Part,
+    ) {
+        let meta_start = part.meta.len();
+        encode_meta(document.id.as_deref(), &document.fields, &mut part.meta);
+        part.docs.push(DocRow {
+            tokens_start: part.tokens.len() as u64,
+            meta_start: meta_start as u64,
+            text_start: part.text.len() as u64,
+            meta_bytes: (part.meta.len() - meta_start) as u32,
+            ..*row
+        });
+        part.tokens.extend_from_slice(tokens);
+        part.text.extend_from_slice(text.as_bytes());
+        part.exact.iter_mut().for_each(|hashes| hashes.push([0; 2]));
+        for near in &mut part.near {
+            near.sets.push(SetRow::default());
+        }
+        for units in &mut part.units {
+            units.sets.push(UnitSet::default());
+        }
+        if self.more_follow {
+            part.languages.push(LanguageRow::default());
+        }
+    }
+
+    /// Cuts stretches out of a document for a stage and a reason, tokenizes what is left and notes the edit.
+    /// False where nothing but white space is left: then the document stays as it was, to be turned away.
+    ///
+    /// Errors where the document cannot go on; it stays as it was, too.
+    fn cut(
+        &self,
+        document: &mut Document,
+        (stage, reason): (u16, u16),
+        cuts: Vec<CutRow>,
+        part: &mut Part,
+    ) -> Result<bool, String> {
+        let rest = without(&document.text, cuts.iter().map(CutRow::range))
+            .ok_or("the stretches to cut are none of its text, which is a bug")?;
+        let nothing_left = rest.trim().is_empty();
+        let (mut bytes, mut tokens) = (0, 0);
+        if !nothing_left {
+            let mut ids = Vec::with_capacity(document.tokens.len());
+            self.encode(&rest, &mut ids)
+                .map_err(|error| format!("of what the edit left: {error}"))?;
+            bytes = document.text.len() as i64 - rest.len() as i64;
+            tokens = document.tokens.len() as i64 - ids.len() as i64;
+            (document.text, document.tokens) = (rest, ids);
+        }
+        part.edits.push(EditRow {
+            document: part.docs.len() as u64,
+            bytes,
+            tokens,
+            first_cut: part.cuts.len() as u64,
+            cuts: cuts.len() as u32,
+            nothing_left: u32::from(nothing_left),
+            stage,
+            reason,
+            unused: 0,
+        });
+        part.cuts.extend(cuts);
+        Ok(!nothing_left)
     }
 }
 
@@ -473,7 +751,9 @@ struct Sums {
     info: TaskInfo,
     meta: u64,
     text: u64,
+    cuts: u64,
     shingles: Vec<u64>,
+    units: Vec<u64>,
 }
 
 impl Sums {
@@ -486,9 +766,16 @@ impl Sums {
             row.meta_start += self.meta;
             row.text_start += self.text;
         }
+        for edit in &mut part.edits {
+            edit.document += self.info.documents;
+            edit.first_cut += self.cuts;
+        }
         writer.write("docs", bytemuck::cast_slice(&part.docs))?;
         writer.write("tokens", bytemuck::cast_slice(&part.tokens))?;
         writer.write("meta", &part.meta)?;
+        writer.write("edits", bytemuck::cast_slice(&part.edits))?;
+        writer.write("cuts", bytemuck::cast_slice(&part.cuts))?;
+        self.cuts += part.cuts.len() as u64;
         writer.write("bad", &part.bad)?;
         for (document, line) in &part.failed {
             let mut entry = (document + self.info.documents).to_string().into_bytes();
@@ -520,6 +807,19 @@ impl Sums {
                 &format!("near-{slot}-bands"),
                 bytemuck::cast_slice(&near.bands),
             )?;
+        }
+        self.units.resize(part.units.len(), 0);
+        for (slot, units) in part.units.iter_mut().enumerate() {
+            for set in &mut units.sets {
+                set.start += self.units[slot];
+            }
+            self.units[slot] += units.rows.len() as u64;
+            let stream = |name: &str| format!("units-{slot}-{name}");
+            writer.write(&stream("sets"), bytemuck::cast_slice(&units.sets))?;
+            writer.write(&stream("rows"), bytemuck::cast_slice(&units.rows))?;
+        }
+        if !part.languages.is_empty() {
+            writer.write("languages", bytemuck::cast_slice(&part.languages))?;
         }
         self.info.documents += part.docs.len() as u64;
         self.info.tokens += part.tokens.len() as u64;

@@ -9,6 +9,12 @@ pub trait Stage: Send + Sync {
     /// # Errors
     /// A fault on this document (not a rejection): the text goes to the quarantine as `failed`.
     fn judge(&self, document: &mut Document, notes: &mut Notes) -> Result<Verdict, String>;
+
+    /// Whether it may say [`Verdict::Cut`]. What comes after such a stage sees the text that it leaves, with new
+    /// token ids, and the ledger has a row of what it took.
+    fn edits(&self) -> bool {
+        false
+    }
 }
 
 /// What the table says of a stage.

@@ -3,6 +3,7 @@
 mod calibration;
 mod cli;
 mod contract;
+mod edits;
 mod estimators;
 mod faults;
 mod memory;
