@@ -20,6 +20,7 @@ mod vocabulary;
 mod tests;
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -203,16 +204,20 @@ struct Exceptions {
 }
 
 impl Exceptions {
-    fn encode_slow_characters(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), String> {
+    fn reference(&self) -> Result<&Engine, String> {
         let reference = self
             .reference
             .get_or_init(|| Engine::reference(&self.bytes))
             .as_ref();
-        match reference {
+        reference.map_err(|error| format!("{}: {error}", engine::REFERENCE))
+    }
+
+    fn encode_slow_characters(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), String> {
+        match self.reference() {
             Ok(reference) => reference.encode_into(text, ids),
             Err(error) => {
                 ids.clear();
-                Err(format!("{}: {error}", engine::REFERENCE))
+                Err(error)
             }
         }
     }
@@ -275,6 +280,53 @@ impl Tokenizer {
             }
         }
         engine.encode_into(text, ids)
+    }
+
+    /// The bytes of `text` that each of its tokens stands for; `ids` are those of [`Self::encode_into`]. A token that
+    /// begins or ends inside a character has that place where the tokens' own bytes make up the text, as in
+    /// byte-level vocabularies; elsewhere (where the text is normalised, or spaces are dropped) tokens that share a
+    /// character share its bytes, and bytes that no token stands for are in no range. Then the reference engine
+    /// encodes the text once more, some 30 times slower.
+    ///
+    /// # Errors
+    /// When the reference engine cannot be loaded, refuses the text, or gives other ids.
+    pub fn byte_ranges(&self, text: &str, ids: &[u32]) -> Result<Vec<Range<usize>>, String> {
+        if let Some(ranges) = self.ranges_of_bytes(text.as_bytes(), ids) {
+            return Ok(ranges);
+        }
+        let said = match &self.inner.exceptions {
+            Some(exceptions) => exceptions.reference()?.byte_ranges(text),
+            None => self.inner.engine.byte_ranges(text),
+        };
+        match said {
+            Some(Ok((same, ranges))) if same == ids => Ok(ranges),
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) => Err(format!(
+                "{} gives other ids than {}, so where its tokens stand is not known",
+                engine::REFERENCE,
+                self.engine()
+            )),
+            None => Err(format!(
+                "{} does not say where its tokens stand",
+                self.engine()
+            )),
+        }
+    }
+
+    /// Where the bytes of the tokens, one after another, are the text.
+    fn ranges_of_bytes(&self, text: &[u8], ids: &[u32]) -> Option<Vec<Range<usize>>> {
+        let mut ranges = Vec::with_capacity(ids.len());
+        let mut start = 0;
+        for &id in ids {
+            let bytes = self.token_bytes(id)?;
+            let end = start + bytes.len();
+            if text.get(start..end)? != bytes {
+                return None;
+            }
+            ranges.push(start..end);
+            start = end;
+        }
+        (start == text.len()).then_some(ranges)
     }
 
     /// The text of `ids`, for people: bytes that are no text come out as U+FFFD, and some files'
