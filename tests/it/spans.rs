@@ -29,8 +29,8 @@ fn a_repeated_span_goes_and_evidence_says_where_it_stands() {
     assert_eq!(
         out.kept_texts(),
         [
-            "Nothing of it.",
             "Note: t, and closes at ten.",
+            "Nothing of it.",
             "The harbour opens at six in the morning.",
         ]
     );
@@ -72,7 +72,7 @@ fn a_character_that_a_span_holds_only_in_part_stays() {
         "{GIVEN}stages:\n  - span_dedupe: {{ min_tokens: 12 }}\n"
     ));
     let out = folder.run_and_verify();
-    assert_eq!(out.kept_texts(), ["yĤè!", "xäabcdefghijé."]);
+    assert_eq!(out.kept_texts(), ["xäabcdefghijé.", "yĤè!"]);
     folder.goodput(&[
         "run",
         "p.yaml",
@@ -90,14 +90,17 @@ fn an_edit_after_the_score_is_refused_and_so_is_a_span_too_short_to_tell() {
     let folder = Folder::new();
     with_ids(&folder, &["a", "b"]);
     folder.pipeline(&format!(
-        "{GIVEN}stages:\n  - score: {{ estimator: random }}\n  - span_dedupe: {{ min_tokens: 7 }}\n"
+        "{GIVEN}stages:\n  - score: {{ estimator: random }}\n  - span_dedupe: {{}}\n"
     ));
-    folder.goodput(&["check", "p.yaml"]).refuses(&[
-        "span_dedupe",
-        "before 'score'",
-        "min_tokens",
-        "8",
-    ]);
+    folder
+        .goodput(&["check", "p.yaml"])
+        .refuses(&["span_dedupe", "before 'score'"]);
+    folder.pipeline(&format!(
+        "{GIVEN}stages:\n  - span_dedupe: {{ min_tokens: 7 }}\n"
+    ));
+    folder
+        .goodput(&["check", "p.yaml"])
+        .refuses(&["'min_tokens' must be from 8 to 10_000, got 7"]);
 }
 
 /// Tokens that lie in a stretch of `n` which stands earlier, by a table of all stretches.
@@ -179,7 +182,7 @@ fn shared_pages_lose_exactly_what_stands_earlier() {
             note.expect("counted").count
         };
         assert_eq!(note("tokens_repeated"), expected, "{}", file.display());
-        assert!(expected > 100_000, "{expected}");
+        assert!(expected > 50_000, "{expected}");
     }
 }
 
