@@ -7,20 +7,21 @@
 //!
 //! 1. contexts by (anchor, hash of the context, place), 32 bytes each, one for about (N - k + 2) / 2 tokens. Equal
 //!    contexts are repeats as a whole, decided on the tokens;
-//! 2. where one anchor has several different contexts, the stretches of the first of each, by (hash, place), 24 bytes
-//!    each: what two contexts have in common. Texts that repeat as a whole bring next to nothing here.
+//! 2. where one anchor has a few different contexts, the first of each is laid beside the others, anchor on anchor;
+//!    where it has many, their stretches are sorted by (hash, place), 24 bytes each, so that no large group is compared
+//!    pair by pair.
 //!
-//! Nothing is held in memory but what the sorts may hold, and no group is compared pair by pair, so that time is
-//! that of sorting for any input.
+//! Nothing is held in memory but what the sorts may hold, and time is that of sorting for any input.
 
-use crate::spill::Spill;
+use crate::spill::{Sorter, Spill};
 use rayon::prelude::*;
+use std::cmp::Ordering;
 use std::io;
 
 /// What a repeat is and what stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanRule {
-    /// Fewest tokens of a repeat, at least [`SpanRule::MIN_TOKENS`].
+    /// Fewest tokens of a repeat, from [`SpanRule::MIN_TOKENS`] to [`SpanRule::MAX_MIN_TOKENS`].
     pub min_tokens: u32,
     /// Whether the first occurrence stays; else none does.
     pub keep_first: bool,
@@ -29,6 +30,8 @@ pub struct SpanRule {
 impl SpanRule {
     /// Shorter repeats are ordinary phrases, and have no anchors to tell them by.
     pub const MIN_TOKENS: u32 = 8;
+    /// The most that 'at least' can be: a context of twice as many has a length of 16 bits.
+    pub const MAX_MIN_TOKENS: u32 = 10_000;
 
     /// Tokens of an anchor.
     fn anchor_tokens(&self) -> usize {
@@ -44,7 +47,7 @@ pub struct RankedTokens<'a> {
     /// The tokens of a document by rank; none for one that takes no part.
     pub tokens: &'a (dyn Fn(u64) -> &'a [u32] + Sync),
     /// Asked now and then: an error ends the work.
-    pub go_on: &'a dyn Fn() -> io::Result<()>,
+    pub go_on: &'a (dyn Fn() -> io::Result<()> + Sync),
 }
 
 /// A stretch of tokens that stands elsewhere.
@@ -84,7 +87,9 @@ struct Context {
     hash: u64,
     rank: u64,
     start: u32,
-    tokens: u32,
+    tokens: u16,
+    /// Where the anchor stands in it.
+    anchor_at: u16,
 }
 
 /// One stretch of exactly N tokens.
@@ -111,8 +116,10 @@ struct Mark {
 
 /// Documents whose contexts are found at a time.
 const BATCH_DOCUMENTS: u64 = 2_048;
-/// Pairs that are compared at a time.
-const BATCH_PAIRS: usize = 1 << 15;
+/// Contexts that are compared at a time.
+const BATCH_CONTEXTS: usize = 1 << 15;
+/// Most different contexts of an anchor that are laid beside each other.
+const FEW: usize = 16;
 
 /// Calls `visit` for every span, in order of rank and start; those of a document don't overlap. Together they cover
 /// exactly the tokens that lie in a stretch of N tokens which stands elsewhere: before it where the first occurrence
@@ -122,14 +129,17 @@ const BATCH_PAIRS: usize = 1 << 15;
 /// When intermediate files cannot be written or read, or `visit` fails.
 ///
 /// # Panics
-/// When `min_tokens` is below [`SpanRule::MIN_TOKENS`].
+/// When `min_tokens` is out of its bounds.
 pub fn decide(
     documents: RankedTokens<'_>,
     rule: SpanRule,
     spill: &Spill,
     mut visit: impl FnMut(Span) -> io::Result<()>,
 ) -> io::Result<SpanReport> {
-    assert!(rule.min_tokens >= SpanRule::MIN_TOKENS, "too short to tell");
+    assert!(
+        (SpanRule::MIN_TOKENS..=SpanRule::MAX_MIN_TOKENS).contains(&rule.min_tokens),
+        "out of bounds"
+    );
     let n = rule.min_tokens as usize;
     let powers = Powers::new(2 * n);
     let mut report = SpanReport::default();
@@ -171,77 +181,50 @@ pub fn decide(
         (a.hash, a.rank, a.start).cmp(&(b.hash, b.rank, b.start))
     });
     {
-        let of = |context: Context| {
-            &(documents.tokens)(context.rank)[context.start as usize..][..context.tokens as usize]
+        let mut compared = Compared {
+            documents,
+            rule,
+            powers: &powers,
+            scratch: Scratch::default(),
+            marks: &mut marks,
+            stretches: &mut stretches,
+            pairs: Vec::new(),
+            groups: Vec::new(),
+            ends: Vec::new(),
         };
-        let mut pairs: Vec<[Context; 2]> = Vec::new();
-        let mut split = |context: Context, scratch: &mut Scratch| -> io::Result<()> {
-            scratch.prefix_of(of(context));
-            for start in 0..=context.tokens as usize - n {
-                stretches.push(Stretch {
-                    hash: scratch.hash(start, n, &powers),
-                    rank: context.rank,
-                    start: context.start + start as u32,
-                    unused: 0,
-                })?;
-            }
-            Ok(())
-        };
-        let mut compare = |pairs: &mut Vec<[Context; 2]>,
-                           split: &mut dyn FnMut(Context) -> io::Result<()>|
-         -> io::Result<()> {
-            (documents.go_on)()?;
-            let equal: Vec<bool> = pairs.par_iter().map(|&[a, b]| of(a) == of(b)).collect();
-            for ([first, other], equal) in pairs.drain(..).zip(equal) {
-                if equal {
-                    marks.push(mark(
-                        [other.rank, first.rank],
-                        [other.start, first.start],
-                        first.tokens,
-                    ))?;
-                    if !rule.keep_first {
-                        marks.push(mark(
-                            [first.rank, other.rank],
-                            [first.start, other.start],
-                            first.tokens,
-                        ))?;
-                    }
-                } else {
-                    // Different texts of one hash: what they have in common is found stretch by stretch.
-                    split(first)?;
-                    split(other)?;
-                }
-            }
-            Ok(())
-        };
-        let mut scratch = Scratch::default();
-        // The first context of this hash, and of this anchor as long as it is the only one.
-        let (mut first, mut alone): (Option<Context>, Option<Context>) = (None, None);
+        // The first of each different context of the anchor in work, as long as they are few.
+        let mut group: Vec<Context> = Vec::new();
+        let mut first: Option<Context> = None;
         for context in contexts.finish()? {
             let context = context?;
             match first {
-                Some(first)
-                    if first.anchor == context.anchor
-                        && first.hash == context.hash
-                        && first.tokens == context.tokens =>
-                {
-                    pairs.push([first, context]);
-                    if pairs.len() == BATCH_PAIRS {
-                        compare(&mut pairs, &mut |context| split(context, &mut scratch))?;
-                    }
-                    continue;
-                }
                 Some(first) if first.anchor == context.anchor => {
-                    if let Some(alone) = alone.take() {
-                        split(alone, &mut scratch)?;
+                    let same = |context: Context| (context.hash, context.tokens, context.anchor_at);
+                    if same(first) == same(context) {
+                        compared.pair(first, context)?;
+                        continue;
                     }
-                    split(context, &mut scratch)?;
                 }
-                _ => alone = Some(context),
+                _ => {
+                    compared.group(&mut group)?;
+                }
             }
             first = Some(context);
+            group.push(context);
+            if group.len() > FEW {
+                // Those before it went when it was the first too many.
+                let all = match group.len() {
+                    n if n == FEW + 1 => 0,
+                    n => n - 1,
+                };
+                for &context in &group[all..] {
+                    compared.split(context)?;
+                }
+                group.truncate(FEW + 1);
+            }
         }
-        compare(&mut pairs, &mut |context| split(context, &mut scratch))?;
+        compared.group(&mut group)?;
+        compared.close()?;
     }
     report.stretches = stretches.len();
 
@@ -262,21 +245,13 @@ pub fn decide(
             match firsts.iter().find(|first| of(first) == of(&stretch)) {
                 // One that was split twice.
                 Some(first) if place(first) == place(&stretch) => {}
-                Some(first) => {
-                    let tokens = rule.min_tokens;
-                    marks.push(mark(
-                        [stretch.rank, first.rank],
-                        [stretch.start, first.start],
-                        tokens,
-                    ))?;
-                    if !rule.keep_first {
-                        marks.push(mark(
-                            [first.rank, stretch.rank],
-                            [first.start, stretch.start],
-                            tokens,
-                        ))?;
-                    }
-                }
+                Some(first) => push(
+                    &mut marks,
+                    rule,
+                    [stretch.rank, first.rank],
+                    [stretch.start, first.start],
+                    rule.min_tokens,
+                )?,
                 None => firsts.push(stretch),
             }
         }
@@ -321,6 +296,179 @@ pub fn decide(
     Ok(report)
 }
 
+/// What is known of contexts goes into marks, and what is not into stretches.
+struct Compared<'a, 'd, M, S> {
+    documents: RankedTokens<'d>,
+    rule: SpanRule,
+    powers: &'a Powers,
+    scratch: Scratch,
+    marks: &'a mut Sorter<Mark, M>,
+    stretches: &'a mut Sorter<Stretch, S>,
+    /// Contexts of one hash: the first one, and one like it.
+    pairs: Vec<[Context; 2]>,
+    /// Different contexts of one anchor, group after group, and where each group ends.
+    groups: Vec<Context>,
+    ends: Vec<usize>,
+}
+
+impl<M, S> Compared<'_, '_, M, S>
+where
+    M: Fn(&Mark, &Mark) -> Ordering + Send + Sync + Clone + 'static,
+    S: Fn(&Stretch, &Stretch) -> Ordering + Send + Sync + Clone + 'static,
+{
+    fn pair(&mut self, first: Context, other: Context) -> io::Result<()> {
+        self.pairs.push([first, other]);
+        if self.pairs.len() == BATCH_CONTEXTS {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the different contexts of an anchor, unless there is one only or they were split.
+    fn group(&mut self, group: &mut Vec<Context>) -> io::Result<()> {
+        if (2..=FEW).contains(&group.len()) {
+            group.sort_unstable_by_key(|context| (context.rank, context.start));
+            self.groups.extend_from_slice(group);
+            self.ends.push(self.groups.len());
+        }
+        group.clear();
+        if self.groups.len() >= BATCH_CONTEXTS {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Compares what waits.
+    fn close(&mut self) -> io::Result<()> {
+        (self.documents.go_on)()?;
+        let (documents, rule) = (self.documents, self.rule);
+        let equal: Vec<bool> = self
+            .pairs
+            .par_iter()
+            .map(|&[a, b]| documents.of(a) == documents.of(b))
+            .collect();
+        for ([first, other], equal) in std::mem::take(&mut self.pairs).into_iter().zip(equal) {
+            if equal {
+                let tokens = u32::from(first.tokens);
+                push(
+                    self.marks,
+                    rule,
+                    [other.rank, first.rank],
+                    [other.start, first.start],
+                    tokens,
+                )?;
+            } else {
+                // Different texts of one hash: what they have in common is found stretch by stretch.
+                self.split(first)?;
+                self.split(other)?;
+            }
+        }
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        let groups: Vec<&[Context]> = starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.groups[start..end])
+            .collect();
+        let common: Vec<Vec<([u64; 2], [u32; 2], u32)>> = groups
+            .par_iter()
+            .map(|group| {
+                let mut common = Vec::new();
+                for (at, &later) in group.iter().enumerate() {
+                    for &earlier in &group[..at] {
+                        common.extend(documents.common(later, earlier, rule.min_tokens));
+                    }
+                }
+                common
+            })
+            .collect();
+        for (ranks, starts, tokens) in common.into_iter().flatten() {
+            push(self.marks, rule, ranks, starts, tokens)?;
+        }
+        self.groups.clear();
+        self.ends.clear();
+        Ok(())
+    }
+
+    fn split(&mut self, context: Context) -> io::Result<()> {
+        let n = self.rule.min_tokens as usize;
+        self.scratch.prefix_of(self.documents.of(context));
+        for start in 0..=usize::from(context.tokens) - n {
+            self.stretches.push(Stretch {
+                hash: self.scratch.hash(start, n, self.powers),
+                rank: context.rank,
+                start: context.start + start as u32,
+                unused: 0,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl RankedTokens<'_> {
+    fn of(&self, context: Context) -> &[u32] {
+        &(self.tokens)(context.rank)[context.start as usize..][..usize::from(context.tokens)]
+    }
+
+    /// What two contexts of one anchor have in common around it, where that is long enough: ranks, starts, tokens.
+    fn common(
+        &self,
+        later: Context,
+        earlier: Context,
+        n: u32,
+    ) -> Option<([u64; 2], [u32; 2], u32)> {
+        let (a, b) = (self.of(later), self.of(earlier));
+        let (a_before, a_after) = a.split_at(usize::from(later.anchor_at));
+        let (b_before, b_after) = b.split_at(usize::from(earlier.anchor_at));
+        let pairs = a_before.iter().rev().zip(b_before.iter().rev());
+        let before = pairs.take_while(|(a, b)| a == b).count();
+        let after = a_after
+            .iter()
+            .zip(b_after)
+            .take_while(|(a, b)| a == b)
+            .count();
+        let tokens = (before + after) as u32;
+        let start = |context: Context| context.start + u32::from(context.anchor_at) - before as u32;
+        (tokens >= n).then(|| {
+            (
+                [later.rank, earlier.rank],
+                [start(later), start(earlier)],
+                tokens,
+            )
+        })
+    }
+}
+
+/// Marks a stretch that stands in two places, the later one first; both, where no occurrence stays.
+fn push<M>(
+    marks: &mut Sorter<Mark, M>,
+    rule: SpanRule,
+    [rank, kept_rank]: [u64; 2],
+    [start, kept_start]: [u32; 2],
+    tokens: u32,
+) -> io::Result<()>
+where
+    M: Fn(&Mark, &Mark) -> Ordering + Send + Sync + Clone + 'static,
+{
+    let mark = Mark {
+        rank,
+        kept_rank,
+        start,
+        tokens,
+        kept_start,
+        unused: 0,
+    };
+    marks.push(mark)?;
+    if !rule.keep_first {
+        marks.push(Mark {
+            rank: kept_rank,
+            kept_rank: rank,
+            start: kept_start,
+            kept_start: start,
+            ..mark
+        })?;
+    }
+    Ok(())
+}
+
 impl SpanReport {
     fn close(
         &mut self,
@@ -330,18 +478,6 @@ impl SpanReport {
         self.spans += 1;
         self.tokens += u64::from(span.end - span.start);
         visit(span)
-    }
-}
-
-/// The stretch of the first document, which stands in the second one.
-fn mark(ranks: [u64; 2], starts: [u32; 2], tokens: u32) -> Mark {
-    Mark {
-        rank: ranks[0],
-        kept_rank: ranks[1],
-        start: starts[0],
-        tokens,
-        kept_start: starts[1],
-        unused: 0,
     }
 }
 
@@ -414,14 +550,15 @@ fn contexts_of(
     scratch.smallest.clear();
     // (anchor's place, its hash, first stretch)
     let mut open: Option<(usize, u64, usize)> = None;
-    let mut close = |scratch: &Scratch, (_, anchor, start): (usize, u64, usize), end: usize| {
+    let mut close = |scratch: &Scratch, (place, anchor, start): (usize, u64, usize), end: usize| {
         let length = end - start - 1 + n;
         found.push(Context {
             anchor,
             hash: scratch.hash(start, length, powers),
             rank,
             start: start as u32,
-            tokens: length as u32,
+            tokens: length as u16,
+            anchor_at: (place - start) as u16,
         });
     };
     for place in 0..=tokens.len() - k {
@@ -589,6 +726,7 @@ mod tests {
     #[test]
     fn pages_of_one_template_keep_it_once() {
         // Each page: the same 40 tokens, a number of its own, the same 40 tokens.
+        // Some anchors have few different contexts, those beside the numbers one for each page.
         let documents: Vec<Vec<u32>> = (0..3_000u32)
             .map(|page| (0..40).chain([1_000 + page]).chain(40..80).collect())
             .collect();

@@ -111,7 +111,7 @@ pub const SPAN_DEDUPE: Spec = Spec {
             name: "min_tokens",
             kind: Kind::Integer {
                 min: SpanRule::MIN_TOKENS as u64,
-                max: 10_000,
+                max: SpanRule::MAX_MIN_TOKENS as u64,
             },
             default: Some("50"),
             doc: "Fewest tokens in a row that are a repeat; exactly as many are one",

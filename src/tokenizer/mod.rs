@@ -186,6 +186,36 @@ struct Inner {
     special_markers: Option<AhoCorasick>,
     highest_id: u32,
     slow_because: Option<String>,
+    /// Made when it is first asked for.
+    token_bytes: OnceLock<AllBytes>,
+}
+
+/// The bytes of all tokens, one after another: some MB.
+struct AllBytes {
+    bytes: Vec<u8>,
+    /// Where those of each id begin, and the end.
+    starts: Vec<usize>,
+}
+
+impl AllBytes {
+    fn of(tokenizer: &Tokenizer) -> Self {
+        let mut all = AllBytes {
+            bytes: Vec::new(),
+            starts: vec![0],
+        };
+        for id in 0..tokenizer.vocabulary_size() {
+            // An id without a token stands in no text.
+            all.bytes
+                .extend(tokenizer.token_bytes(id).unwrap_or_default());
+            all.starts.push(all.bytes.len());
+        }
+        all
+    }
+
+    fn of_id(&self, id: u32) -> Option<&[u8]> {
+        let bounds = self.starts.get(id as usize..id as usize + 2)?;
+        Some(&self.bytes[bounds[0]..bounds[1]])
+    }
 }
 
 /// From this many bytes on, a single word is encoded by an engine of its own, so that the memory
@@ -315,10 +345,11 @@ impl Tokenizer {
 
     /// Where the bytes of the tokens, one after another, are the text.
     fn ranges_of_bytes(&self, text: &[u8], ids: &[u32]) -> Option<Vec<Range<usize>>> {
+        let all = self.inner.token_bytes.get_or_init(|| AllBytes::of(self));
         let mut ranges = Vec::with_capacity(ids.len());
         let mut start = 0;
         for &id in ids {
-            let bytes = self.token_bytes(id)?;
+            let bytes = all.of_id(id)?;
             let end = start + bytes.len();
             if text.get(start..end)? != bytes {
                 return None;
@@ -499,6 +530,7 @@ fn load_file(path: &Path, cache: Option<&Path>) -> Result<Tokenizer, TokenizerEr
             vocabulary: Some(vocabulary),
             highest_id,
             slow_because: choice.slow_because,
+            token_bytes: OnceLock::new(),
         }),
     })
 }
@@ -617,6 +649,7 @@ fn load_builtin(name: &str) -> Result<Tokenizer, TokenizerError> {
             special_tokens,
             highest_id,
             slow_because: None,
+            token_bytes: OnceLock::new(),
         }),
     })
 }
