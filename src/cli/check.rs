@@ -81,6 +81,7 @@ impl Check {
         let texts_kept = plan.output.rejects == Rejects::Text
             || plan.stages.iter().any(|stage| match stage.kind {
                 StageRef::Score { estimator } => crate::score::TABLE[estimator].needs_text,
+                StageRef::SpanDedupe => true,
                 _ => false,
             });
         // 4 bytes a token and about 4 bytes of text a token; a word is about 6 bytes of text.

@@ -5,6 +5,7 @@
 
 mod exact;
 mod near;
+mod spans;
 mod units;
 
 pub use exact::{Fingerprint, decide as decide_exact, fingerprint, normalised};
@@ -12,6 +13,7 @@ pub use near::{
     BandHash, Documents, NearInput, NearReport, Policy, SketchScratch, decide as decide_near,
     sketch,
 };
+pub use spans::{RankedTokens, Span, SpanReport, SpanRule, decide as decide_spans};
 pub use units::{Repeat, Unit, UnitPlace, UnitRow, UnitRule, decide as decide_units, units};
 
 /// A document that goes, and the one because of which it goes.

@@ -98,6 +98,7 @@ mod progress;
 mod run;
 mod scores;
 mod segments;
+mod spans;
 mod threshold;
 mod verify;
 mod work;

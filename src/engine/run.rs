@@ -13,6 +13,7 @@ use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
 use super::segments::Segments;
+use super::spans::span_dedupe;
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
@@ -939,6 +940,11 @@ fn go(
                     },
                     keep(&stage.label, "first"),
                 ),
+                StageRef::SpanDedupe => (
+                    Step::Later,
+                    plan::global::SPAN_DEDUPE_REASONS,
+                    keep(&stage.label, stage.options.text("keep")),
+                ),
                 StageRef::Score { .. } => (Step::Later, &[], String::new()),
                 StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
             };
@@ -959,7 +965,11 @@ fn go(
         StageRef::Score { estimator } => score::TABLE[estimator].needs_text,
         _ => false,
     });
-    let keep_text = plan.output.rejects == Rejects::Text || scored_by_text;
+    let cut_by_tokens = plan
+        .stages
+        .iter()
+        .any(|stage| stage.kind == StageRef::SpanDedupe);
+    let keep_text = plan.output.rejects == Rejects::Text || scored_by_text || cut_by_tokens;
     let task_bytes = request
         .task_bytes
         .unwrap_or_else(|| default_task_bytes(inputs.bytes()));
@@ -1073,6 +1083,24 @@ fn go(
                     counts.map(|(name, n)| (name.to_string(), n)).collect(),
                 );
                 phase
+            }
+            StageRef::SpanDedupe => {
+                progress.begin("span_dedupe", decisions.reaching(number).0, Unit::Documents);
+                let (found, report) =
+                    span_dedupe(&decisions, number, &stage.options, &tokenizer, &spill, stop)?;
+                progress.end();
+                edit = Some(found);
+                let counts = [
+                    ("contexts_compared", report.contexts),
+                    ("stretches_compared", report.stretches),
+                    ("spans_repeated", report.spans),
+                    ("tokens_repeated", report.tokens),
+                ];
+                notes.insert(
+                    stage.label.clone(),
+                    counts.map(|(name, n)| (name.to_string(), n)).into(),
+                );
+                "span_dedupe"
             }
             StageRef::ExactDedupe => {
                 decisions.exact_dedupe(number, exact)?;

@@ -704,6 +704,7 @@ impl Checker<'_> {
             None if name == global::EXACT_DEDUPE.name => StageRef::ExactDedupe,
             None if name == global::PARAGRAPH_DEDUPE.name => StageRef::UnitDedupe(Unit::Paragraph),
             None if name == global::LINE_DEDUPE.name => StageRef::UnitDedupe(Unit::Line),
+            None if name == global::SPAN_DEDUPE.name => StageRef::SpanDedupe,
             None if name == global::NEAR_DEDUPE.name => StageRef::NearDedupe,
             None => StageRef::Select,
         };
@@ -716,7 +717,7 @@ impl Checker<'_> {
                     }
                     self.judge(built.err(), &walked);
                 }
-                StageRef::UnitDedupe(_) => self.judge_edit(mark, name),
+                StageRef::UnitDedupe(_) | StageRef::SpanDedupe => self.judge_edit(mark, name),
                 StageRef::NearDedupe => self.judge_near_dedupe(&walked),
                 StageRef::Select => self.judge_select(&walked),
                 StageRef::ExactDedupe | StageRef::Score { .. } => {}

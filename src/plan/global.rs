@@ -1,5 +1,6 @@
 //! The global stages: they see what reaches them as a whole.
 
+use crate::dedupe::SpanRule;
 use crate::record::{Kind, OptionSpec, Reason, Spec};
 
 /// Exact copies.
@@ -90,6 +91,46 @@ pub const LINE_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
     "repeated_line",
     "Lines of it stand earlier in the corpus and were cut out; the document is rejected where nothing else is in it, \
      and the value is then the number of bytes that were to be cut",
+)];
+
+/// Repeated stretches of tokens.
+pub const SPAN_DEDUPE: Spec = Spec {
+    name: "span_dedupe",
+    summary: "Cuts stretches of tokens out of documents that stand elsewhere in the corpus",
+    details: "Every token that lies in a stretch of 'min_tokens' tokens which stands elsewhere too, in another document \
+              or in the same one, is found exactly (as with the suffix arrays of Lee et al. 2022) and goes, but for the \
+              first occurrence: that of the smallest (place in 'inputs', id), then the first in the document. Runs of \
+              tokens with the smallest hash in each stretch propose what is compared (winnowing: Schleimer et al. \
+              2003), the tokens themselves decide. Cuts are made at borders of characters: of one that a stretch holds \
+              only in part, nothing goes. The document keeps its id, what comes after sees the text that is left, with \
+              new token ids, and 'edits/' lists every cut with a document where it stands earlier, be it that it is cut \
+              there too because it stands earlier still. Of a document of which nothing is left, all is rejected. \
+              Must stand before 'score'. Intermediate files take some 2 bytes a token, and text is kept for the cuts.",
+    options: &[
+        OptionSpec {
+            name: "min_tokens",
+            kind: Kind::Integer {
+                min: SpanRule::MIN_TOKENS as u64,
+                max: SpanRule::MAX_MIN_TOKENS as u64,
+            },
+            default: Some("50"),
+            doc: "Fewest tokens in a row that are a repeat; exactly as many are one",
+        },
+        OptionSpec {
+            name: "keep",
+            kind: Kind::Choice(&["first", "none"]),
+            default: Some("first"),
+            doc: "Whether the first occurrence stays, or none does",
+        },
+    ],
+    example: "{ min_tokens: 50 }",
+};
+
+/// Reasons of [`SPAN_DEDUPE`].
+pub const SPAN_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
+    "repeated_span",
+    "Stretches of it stand elsewhere in the corpus and were cut out; the document is rejected where nothing else is in \
+     it, and the value is then the number of bytes that were to be cut",
 )];
 
 const UNIT_NORMALISE: OptionSpec = OptionSpec {

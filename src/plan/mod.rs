@@ -166,6 +166,8 @@ pub enum StageRef {
     ExactDedupe,
     /// [`global::PARAGRAPH_DEDUPE`] or [`global::LINE_DEDUPE`].
     UnitDedupe(Unit),
+    /// [`global::SPAN_DEDUPE`].
+    SpanDedupe,
     /// [`global::NEAR_DEDUPE`].
     NearDedupe,
     /// [`global::SCORE`].

@@ -24,7 +24,7 @@ fn way(stage: &StagePlan) -> Way {
                 (stages::TABLE[kind].build)(&stage.options).is_ok_and(|stage| stage.edits());
             if edits { Way::EachEdits } else { Way::Each }
         }
-        StageRef::UnitDedupe(_) => Way::AllEdits,
+        StageRef::UnitDedupe(_) | StageRef::SpanDedupe => Way::AllEdits,
         _ => Way::All,
     }
 }

@@ -68,6 +68,7 @@ impl Tables {
             global::PARAGRAPH_DEDUPE_REASONS,
         ));
         specs.push(global(&global::LINE_DEDUPE, global::LINE_DEDUPE_REASONS));
+        specs.push(global(&global::SPAN_DEDUPE, global::SPAN_DEDUPE_REASONS));
         specs.push(global(&global::NEAR_DEDUPE, global::NEAR_DEDUPE_REASONS));
         let mut score = global(&global::SCORE, &[]);
         score.choices = Some((global::SCORE_TAG, self.estimator_specs()));

@@ -3,6 +3,7 @@
 //! is plain text, an added token that is not special is matched as its file says.
 
 use std::mem;
+use std::ops::Range;
 
 use serde_json::Value;
 use tokenizers::pipeline::{
@@ -15,6 +16,9 @@ pub(super) const FAST: &str = "tokenizers 1.0.0-rc.3";
 pub(super) const REFERENCE: &str = "tokenizers 0.23.2";
 /// The library behind [`Engine::Builtin`].
 pub(super) const BUILTIN: &str = "toktok-rs 0.3.0";
+
+/// Ids of a text, and the bytes of it that each stands for.
+type ByteRanges = (Vec<u32>, Vec<Range<usize>>);
 
 /// One loaded tokenizer.
 pub(super) enum Engine {
@@ -118,6 +122,22 @@ impl Engine {
             Self::Builtin(tokenizer) => tokenizer.encode_into(text.as_bytes(), ids),
         }
         Ok(())
+    }
+
+    /// The bytes of `text` that each token of it stands for, where the library says; else `None`. Tokens that share
+    /// a character share its bytes.
+    pub(super) fn byte_ranges(&self, text: &str) -> Option<Result<ByteRanges, String>> {
+        let Self::Reference(tokenizer) = self else {
+            return None;
+        };
+        let encoding = tokenizer.encode(text, false);
+        Some(encoding.map_err(|error| error.to_string()).map(|encoding| {
+            let ranges = encoding
+                .get_offsets()
+                .iter()
+                .map(|&(start, end)| start..end);
+            (encoding.get_ids().to_vec(), ranges.collect())
+        }))
     }
 
     /// The text of ids, for people; `None` where the library refuses.

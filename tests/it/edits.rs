@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A cut as (document, stage, bytes, keeping document, tokens, nothing left).
-type Cut = (
+pub(super) type Cut = (
     String,
     String,
     std::ops::Range<u64>,
@@ -24,7 +24,7 @@ type Cut = (
     bool,
 );
 
-fn cuts(out: &Out) -> Vec<Cut> {
+pub(super) fn cuts(out: &Out) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let mut file = ReadEdits::open(&out.path.join("edits/part-00000.parquet")).expect("cuts");
     file.rows(&mut |row| {
@@ -43,7 +43,7 @@ fn cuts(out: &Out) -> Vec<Cut> {
 }
 
 /// Rows as (stage, reason, documents, bytes, tokens).
-fn edited(out: &Out) -> Vec<(String, String, u64, i64, i64)> {
+pub(super) fn edited(out: &Out) -> Vec<(String, String, u64, i64, i64)> {
     let audit = out.audit();
     let rows = audit.edited.into_iter().map(|row| {
         assert_eq!(row.class, Some(Class::Duplicate));
@@ -60,7 +60,7 @@ fn edited(out: &Out) -> Vec<(String, String, u64, i64, i64)> {
 }
 
 /// Writes documents with ids, `a` to `z`.
-fn with_ids(folder: &Folder, texts: &[&str]) {
+pub(super) fn with_ids(folder: &Folder, texts: &[&str]) {
     let line = |(text, id): (&&str, char)| json!({ "id": id, "text": text }).to_string() + "\n";
     let lines: String = texts.iter().zip('a'..='z').map(line).collect();
     folder.write("in.jsonl", lines);
@@ -408,7 +408,7 @@ fn generated_with_edits(folder: &Path, count: usize) -> PathBuf {
         )
         .replace(
             "  - score:",
-            "  - paragraph_dedupe: { min_characters: 60 }\n  - length: { min_tokens: 17 }\n  - exact_dedupe: {}\n  - score:",
+            "  - paragraph_dedupe: { min_characters: 60 }\n  - span_dedupe: { min_tokens: 30 }\n  - length: { min_tokens: 17 }\n  - exact_dedupe: {}\n  - score:",
         );
     fs::write(&pipeline, text).expect("writes");
     pipeline
@@ -439,7 +439,10 @@ fn threads_memory_and_slices_change_no_byte_of_edited_documents() {
             &["--threads", "3", "--slice", "37kB", "--memory", "8GiB"],
         ],
     );
-    assert_eq!(edited_stages(&files), ["line_dedupe", "paragraph_dedupe"]);
+    assert_eq!(
+        edited_stages(&files),
+        ["line_dedupe", "paragraph_dedupe", "span_dedupe"]
+    );
     // Sorts of a few records.
     let text = fs::read_to_string(&pipeline).expect("reads").replace(
         r#"{ estimator: ngram_excess, reference: "data/reference/*.jsonl", fit_tokens: 60_000 }"#,
@@ -460,7 +463,7 @@ fn a_run_that_edits_is_killed_anywhere_and_ends_with_the_same_bytes() {
     let expected = bytes_of(&out);
     assert_eq!(
         edited_stages(&expected),
-        ["line_dedupe", "paragraph_dedupe"]
+        ["line_dedupe", "paragraph_dedupe", "span_dedupe"]
     );
     let chain = folder.path().join("chain");
     for at in 1..8 {

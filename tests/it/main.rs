@@ -12,5 +12,6 @@ mod pipelines;
 mod robustness;
 mod rooms;
 mod same_bytes;
+mod spans;
 mod support;
 mod threshold;

@@ -1,0 +1,763 @@
+//! Repeated stretches of tokens: every stretch of at least N tokens that stands elsewhere, found exactly.
+//!
+//! In any N tokens in a row, one run of k tokens is the anchor: the one with the smallest hash, the last of
+//! equals. Equal stretches have equal anchors at the same place, so that only stretches with the same anchor have
+//! to be compared (winnowing: Schleimer, Wilkerson and Aiken 2003). The consecutive stretches that share one anchor
+//! make a *context* of N to 2N - k tokens. Two exchanges:
+//!
+//! 1. contexts by (anchor, hash of the context, place), 32 bytes each, one for about (N - k + 2) / 2 tokens. Equal
+//!    contexts are repeats as a whole, decided on the tokens;
+//! 2. where one anchor has a few different contexts, the first of each is laid beside the others, anchor on anchor;
+//!    where it has many, their stretches are sorted by (hash, place), 24 bytes each, so that no large group is compared
+//!    pair by pair.
+//!
+//! Nothing is held in memory but what the sorts may hold, and time is that of sorting for any input.
+
+use crate::spill::{Sorter, Spill};
+use rayon::prelude::*;
+use std::cmp::Ordering;
+use std::io;
+
+/// What a repeat is and what stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanRule {
+    /// Fewest tokens of a repeat, from [`SpanRule::MIN_TOKENS`] to [`SpanRule::MAX_MIN_TOKENS`].
+    pub min_tokens: u32,
+    /// Whether the first occurrence stays; else none does.
+    pub keep_first: bool,
+}
+
+impl SpanRule {
+    /// Shorter repeats are ordinary phrases, and have no anchors to tell them by.
+    pub const MIN_TOKENS: u32 = 8;
+    /// The most that 'at least' can be: a context of twice as many has a length of 16 bits.
+    pub const MAX_MIN_TOKENS: u32 = 10_000;
+
+    /// Tokens of an anchor.
+    fn anchor_tokens(&self) -> usize {
+        self.min_tokens as usize / 3
+    }
+}
+
+/// Documents by rank, the place in the order (place in `inputs`, id).
+#[derive(Clone, Copy)]
+pub struct RankedTokens<'a> {
+    /// How many there are.
+    pub documents: u64,
+    /// The tokens of a document by rank; none for one that takes no part.
+    pub tokens: &'a (dyn Fn(u64) -> &'a [u32] + Sync),
+    /// Asked now and then: an error ends the work.
+    pub go_on: &'a (dyn Fn() -> io::Result<()> + Sync),
+}
+
+/// A stretch of tokens that stands elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Rank of its document.
+    pub rank: u64,
+    /// First token.
+    pub start: u32,
+    /// The token after the last one.
+    pub end: u32,
+    /// Rank of the document where it stands too; where the first occurrence stays, one that is earlier. It is not
+    /// always the very first: what stands there may itself go, because it stands earlier still.
+    pub kept_rank: u64,
+    /// The first token there.
+    pub kept_start: u32,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanReport {
+    /// Contexts that were compared.
+    pub contexts: u64,
+    /// Stretches of different contexts of one anchor that were compared.
+    pub stretches: u64,
+    /// Spans that were found.
+    pub spans: u64,
+    /// Their tokens.
+    pub tokens: u64,
+}
+
+/// Consecutive stretches that share an anchor.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Context {
+    anchor: u64,
+    hash: u64,
+    rank: u64,
+    start: u32,
+    tokens: u16,
+    /// Where the anchor stands in it.
+    anchor_at: u16,
+}
+
+/// One stretch of exactly N tokens.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Stretch {
+    hash: u64,
+    rank: u64,
+    start: u32,
+    unused: u32,
+}
+
+/// A stretch that is known to stand elsewhere.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Mark {
+    rank: u64,
+    kept_rank: u64,
+    start: u32,
+    tokens: u32,
+    kept_start: u32,
+    unused: u32,
+}
+
+/// Documents whose contexts are found at a time.
+const BATCH_DOCUMENTS: u64 = 2_048;
+/// Contexts that are compared at a time.
+const BATCH_CONTEXTS: usize = 1 << 15;
+/// Most different contexts of an anchor that are laid beside each other.
+const FEW: usize = 16;
+
+/// Calls `visit` for every span, in order of rank and start; those of a document don't overlap. Together they cover
+/// exactly the tokens that lie in a stretch of N tokens which stands elsewhere: before it where the first occurrence
+/// stays (in an earlier document, or earlier in the same one, possibly overlapping it), anywhere else where none does.
+///
+/// # Errors
+/// When intermediate files cannot be written or read, or `visit` fails.
+///
+/// # Panics
+/// When `min_tokens` is out of its bounds.
+pub fn decide(
+    documents: RankedTokens<'_>,
+    rule: SpanRule,
+    spill: &Spill,
+    mut visit: impl FnMut(Span) -> io::Result<()>,
+) -> io::Result<SpanReport> {
+    assert!(
+        (SpanRule::MIN_TOKENS..=SpanRule::MAX_MIN_TOKENS).contains(&rule.min_tokens),
+        "out of bounds"
+    );
+    let n = rule.min_tokens as usize;
+    let powers = Powers::new(2 * n);
+    let mut report = SpanReport::default();
+    // Three sorts at a time at most.
+    let spill = spill.share(3);
+    let mut contexts = spill.sorter("contexts", |a: &Context, b: &Context| {
+        (a.anchor, a.hash, a.rank, a.start).cmp(&(b.anchor, b.hash, b.rank, b.start))
+    });
+    let mut from = 0;
+    while from < documents.documents {
+        (documents.go_on)()?;
+        let to = documents.documents.min(from + BATCH_DOCUMENTS);
+        let found: Vec<Vec<Context>> = (from..to)
+            .into_par_iter()
+            .map_init(Scratch::default, |scratch, rank| {
+                contexts_of((documents.tokens)(rank), rank, rule, &powers, scratch)
+            })
+            .collect();
+        for context in found.into_iter().flatten() {
+            contexts.push(context)?;
+        }
+        from = to;
+    }
+    report.contexts = contexts.len();
+
+    let mut marks = spill.sorter("span-marks", |a: &Mark, b: &Mark| {
+        let key = |mark: &Mark| {
+            (
+                mark.rank,
+                mark.start,
+                !mark.tokens,
+                mark.kept_rank,
+                mark.kept_start,
+            )
+        };
+        key(a).cmp(&key(b))
+    });
+    let mut stretches = spill.sorter("stretches", |a: &Stretch, b: &Stretch| {
+        (a.hash, a.rank, a.start).cmp(&(b.hash, b.rank, b.start))
+    });
+    {
+        let mut compared = Compared {
+            documents,
+            rule,
+            powers: &powers,
+            scratch: Scratch::default(),
+            marks: &mut marks,
+            stretches: &mut stretches,
+            pairs: Vec::new(),
+            groups: Vec::new(),
+            ends: Vec::new(),
+        };
+        // The first of each different context of the anchor in work, as long as they are few.
+        let mut group: Vec<Context> = Vec::new();
+        let mut first: Option<Context> = None;
+        for context in contexts.finish()? {
+            let context = context?;
+            match first {
+                Some(first) if first.anchor == context.anchor => {
+                    let same = |context: Context| (context.hash, context.tokens, context.anchor_at);
+                    if same(first) == same(context) {
+                        compared.pair(first, context)?;
+                        continue;
+                    }
+                }
+                _ => {
+                    compared.group(&mut group)?;
+                }
+            }
+            first = Some(context);
+            group.push(context);
+            if group.len() > FEW {
+                // Those before it went when it was the first too many.
+                let all = match group.len() {
+                    n if n == FEW + 1 => 0,
+                    n => n - 1,
+                };
+                for &context in &group[all..] {
+                    compared.split(context)?;
+                }
+                group.truncate(FEW + 1);
+            }
+        }
+        compared.group(&mut group)?;
+        compared.close()?;
+    }
+    report.stretches = stretches.len();
+
+    {
+        let of =
+            |stretch: &Stretch| &(documents.tokens)(stretch.rank)[stretch.start as usize..][..n];
+        // The first of each text of this hash: almost always one.
+        let mut firsts: Vec<Stretch> = Vec::new();
+        for stretch in stretches.finish()? {
+            let stretch = stretch?;
+            if firsts
+                .first()
+                .is_some_and(|first| first.hash != stretch.hash)
+            {
+                firsts.clear();
+            }
+            let place = |stretch: &Stretch| (stretch.rank, stretch.start);
+            match firsts.iter().find(|first| of(first) == of(&stretch)) {
+                // One that was split twice.
+                Some(first) if place(first) == place(&stretch) => {}
+                Some(first) => push(
+                    &mut marks,
+                    rule,
+                    [stretch.rank, first.rank],
+                    [stretch.start, first.start],
+                    rule.min_tokens,
+                )?,
+                None => firsts.push(stretch),
+            }
+        }
+    }
+
+    let mut open: Option<Span> = None;
+    for mark in marks.finish()? {
+        let mark = mark?;
+        let end = mark.start + mark.tokens;
+        if let Some(span) = &mut open
+            && span.rank == mark.rank
+            && mark.start <= span.end
+        {
+            // Where it goes on as it does over there, it is one span.
+            let more = end.saturating_sub(span.end) as usize;
+            let here = &(documents.tokens)(span.rank)[span.end as usize..][..more];
+            let there = (span.kept_start + span.end - span.start) as usize;
+            let kept = (documents.tokens)(span.kept_rank).get(there..there + more);
+            if kept == Some(here) {
+                span.end += more as u32;
+                continue;
+            }
+        }
+        // What the span before covers is not said twice.
+        let covered = match &open {
+            Some(span) if span.rank == mark.rank => span.end.saturating_sub(mark.start),
+            _ => 0,
+        };
+        if let Some(span) = open.replace(Span {
+            rank: mark.rank,
+            start: mark.start + covered,
+            end,
+            kept_rank: mark.kept_rank,
+            kept_start: mark.kept_start + covered,
+        }) {
+            report.close(span, &mut visit)?;
+        }
+    }
+    if let Some(span) = open {
+        report.close(span, &mut visit)?;
+    }
+    Ok(report)
+}
+
+/// What is known of contexts goes into marks, and what is not into stretches.
+struct Compared<'a, 'd, M, S> {
+    documents: RankedTokens<'d>,
+    rule: SpanRule,
+    powers: &'a Powers,
+    scratch: Scratch,
+    marks: &'a mut Sorter<Mark, M>,
+    stretches: &'a mut Sorter<Stretch, S>,
+    /// Contexts of one hash: the first one, and one like it.
+    pairs: Vec<[Context; 2]>,
+    /// Different contexts of one anchor, group after group, and where each group ends.
+    groups: Vec<Context>,
+    ends: Vec<usize>,
+}
+
+impl<M, S> Compared<'_, '_, M, S>
+where
+    M: Fn(&Mark, &Mark) -> Ordering + Send + Sync + Clone + 'static,
+    S: Fn(&Stretch, &Stretch) -> Ordering + Send + Sync + Clone + 'static,
+{
+    fn pair(&mut self, first: Context, other: Context) -> io::Result<()> {
+        self.pairs.push([first, other]);
+        if self.pairs.len() == BATCH_CONTEXTS {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the different contexts of an anchor, unless there is one only or they were split.
+    fn group(&mut self, group: &mut Vec<Context>) -> io::Result<()> {
+        if (2..=FEW).contains(&group.len()) {
+            group.sort_unstable_by_key(|context| (context.rank, context.start));
+            self.groups.extend_from_slice(group);
+            self.ends.push(self.groups.len());
+        }
+        group.clear();
+        if self.groups.len() >= BATCH_CONTEXTS {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Compares what waits.
+    fn close(&mut self) -> io::Result<()> {
+        (self.documents.go_on)()?;
+        let (documents, rule) = (self.documents, self.rule);
+        let equal: Vec<bool> = self
+            .pairs
+            .par_iter()
+            .map(|&[a, b]| documents.of(a) == documents.of(b))
+            .collect();
+        for ([first, other], equal) in std::mem::take(&mut self.pairs).into_iter().zip(equal) {
+            if equal {
+                let tokens = u32::from(first.tokens);
+                push(
+                    self.marks,
+                    rule,
+                    [other.rank, first.rank],
+                    [other.start, first.start],
+                    tokens,
+                )?;
+            } else {
+                // Different texts of one hash: what they have in common is found stretch by stretch.
+                self.split(first)?;
+                self.split(other)?;
+            }
+        }
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        let groups: Vec<&[Context]> = starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.groups[start..end])
+            .collect();
+        let common: Vec<Vec<([u64; 2], [u32; 2], u32)>> = groups
+            .par_iter()
+            .map(|group| {
+                let mut common = Vec::new();
+                for (at, &later) in group.iter().enumerate() {
+                    for &earlier in &group[..at] {
+                        common.extend(documents.common(later, earlier, rule.min_tokens));
+                    }
+                }
+                common
+            })
+            .collect();
+        for (ranks, starts, tokens) in common.into_iter().flatten() {
+            push(self.marks, rule, ranks, starts, tokens)?;
+        }
+        self.groups.clear();
+        self.ends.clear();
+        Ok(())
+    }
+
+    fn split(&mut self, context: Context) -> io::Result<()> {
+        let n = self.rule.min_tokens as usize;
+        self.scratch.prefix_of(self.documents.of(context));
+        for start in 0..=usize::from(context.tokens) - n {
+            self.stretches.push(Stretch {
+                hash: self.scratch.hash(start, n, self.powers),
+                rank: context.rank,
+                start: context.start + start as u32,
+                unused: 0,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl RankedTokens<'_> {
+    fn of(&self, context: Context) -> &[u32] {
+        &(self.tokens)(context.rank)[context.start as usize..][..usize::from(context.tokens)]
+    }
+
+    /// What two contexts of one anchor have in common around it, where that is long enough: ranks, starts, tokens.
+    fn common(
+        &self,
+        later: Context,
+        earlier: Context,
+        n: u32,
+    ) -> Option<([u64; 2], [u32; 2], u32)> {
+        let (a, b) = (self.of(later), self.of(earlier));
+        let (a_before, a_after) = a.split_at(usize::from(later.anchor_at));
+        let (b_before, b_after) = b.split_at(usize::from(earlier.anchor_at));
+        let pairs = a_before.iter().rev().zip(b_before.iter().rev());
+        let before = pairs.take_while(|(a, b)| a == b).count();
+        let after = a_after
+            .iter()
+            .zip(b_after)
+            .take_while(|(a, b)| a == b)
+            .count();
+        let tokens = (before + after) as u32;
+        let start = |context: Context| context.start + u32::from(context.anchor_at) - before as u32;
+        (tokens >= n).then(|| {
+            (
+                [later.rank, earlier.rank],
+                [start(later), start(earlier)],
+                tokens,
+            )
+        })
+    }
+}
+
+/// Marks a stretch that stands in two places, the later one first; both, where no occurrence stays.
+fn push<M>(
+    marks: &mut Sorter<Mark, M>,
+    rule: SpanRule,
+    [rank, kept_rank]: [u64; 2],
+    [start, kept_start]: [u32; 2],
+    tokens: u32,
+) -> io::Result<()>
+where
+    M: Fn(&Mark, &Mark) -> Ordering + Send + Sync + Clone + 'static,
+{
+    let mark = Mark {
+        rank,
+        kept_rank,
+        start,
+        tokens,
+        kept_start,
+        unused: 0,
+    };
+    marks.push(mark)?;
+    if !rule.keep_first {
+        marks.push(Mark {
+            rank: kept_rank,
+            kept_rank: rank,
+            start: kept_start,
+            kept_start: start,
+            ..mark
+        })?;
+    }
+    Ok(())
+}
+
+impl SpanReport {
+    fn close(
+        &mut self,
+        span: Span,
+        visit: &mut impl FnMut(Span) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.spans += 1;
+        self.tokens += u64::from(span.end - span.start);
+        visit(span)
+    }
+}
+
+/// Multiplier of the rolling hash: odd, with bits all over.
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Spreads a sum over all bits, so that the smallest of several says nothing of the tokens.
+#[inline]
+fn mix(sum: u64) -> u64 {
+    let high = (sum ^ sum >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    (high ^ high >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+}
+
+/// Powers of [`MULTIPLIER`].
+struct Powers(Vec<u64>);
+
+impl Powers {
+    fn new(count: usize) -> Self {
+        let powers =
+            std::iter::successors(Some(1u64), |power| Some(power.wrapping_mul(MULTIPLIER)));
+        Powers(powers.take(count + 1).collect())
+    }
+}
+
+/// Buffers of one document.
+#[derive(Default)]
+struct Scratch {
+    /// Hash of the tokens before each place.
+    prefix: Vec<u64>,
+    /// Places of anchors that may still be the smallest, with their hashes: ascending by both.
+    smallest: std::collections::VecDeque<(usize, u64)>,
+}
+
+impl Scratch {
+    fn prefix_of(&mut self, tokens: &[u32]) {
+        self.prefix.clear();
+        self.prefix.reserve(tokens.len() + 1);
+        let mut sum = 0u64;
+        self.prefix.push(sum);
+        for &token in tokens {
+            sum = sum
+                .wrapping_mul(MULTIPLIER)
+                .wrapping_add(u64::from(token) + 1);
+            self.prefix.push(sum);
+        }
+    }
+
+    /// Hash of `length` tokens from `start` on.
+    #[inline]
+    fn hash(&self, start: usize, length: usize, powers: &Powers) -> u64 {
+        let before = self.prefix[start].wrapping_mul(powers.0[length]);
+        mix(self.prefix[start + length].wrapping_sub(before))
+    }
+}
+
+/// The contexts of a document, in order.
+fn contexts_of(
+    tokens: &[u32],
+    rank: u64,
+    rule: SpanRule,
+    powers: &Powers,
+    scratch: &mut Scratch,
+) -> Vec<Context> {
+    let (n, k) = (rule.min_tokens as usize, rule.anchor_tokens());
+    let mut found = Vec::new();
+    if tokens.len() < n {
+        return found;
+    }
+    scratch.prefix_of(tokens);
+    scratch.smallest.clear();
+    // (anchor's place, its hash, first stretch)
+    let mut open: Option<(usize, u64, usize)> = None;
+    let mut close = |scratch: &Scratch, (place, anchor, start): (usize, u64, usize), end: usize| {
+        let length = end - start - 1 + n;
+        found.push(Context {
+            anchor,
+            hash: scratch.hash(start, length, powers),
+            rank,
+            start: start as u32,
+            tokens: length as u16,
+            anchor_at: (place - start) as u16,
+        });
+    };
+    for place in 0..=tokens.len() - k {
+        let hash = scratch.hash(place, k, powers);
+        while scratch
+            .smallest
+            .back()
+            .is_some_and(|&(_, other)| other >= hash)
+        {
+            scratch.smallest.pop_back();
+        }
+        scratch.smallest.push_back((place, hash));
+        // The stretch whose last anchor this one is.
+        let Some(start) = (place + k).checked_sub(n) else {
+            continue;
+        };
+        while scratch
+            .smallest
+            .front()
+            .is_some_and(|&(place, _)| place < start)
+        {
+            scratch.smallest.pop_front();
+        }
+        let Some(&(anchor, hash)) = scratch.smallest.front() else {
+            continue;
+        };
+        match open {
+            Some((same, ..)) if same == anchor => {}
+            _ => {
+                if let Some(before) = open.replace((anchor, hash, start)) {
+                    close(scratch, before, start);
+                }
+            }
+        }
+    }
+    if let Some(last) = open {
+        close(scratch, last, tokens.len() - n + 1);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RULE: SpanRule = SpanRule {
+        min_tokens: 8,
+        keep_first: true,
+    };
+
+    fn run(documents: &[Vec<u32>], rule: SpanRule, memory_bytes: usize) -> (Vec<Span>, SpanReport) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spill = Spill::new(folder.path(), memory_bytes);
+        let mut spans = Vec::new();
+        let ranked = RankedTokens {
+            documents: documents.len() as u64,
+            tokens: &|rank| &documents[rank as usize],
+            go_on: &|| Ok(()),
+        };
+        let report = decide(ranked, rule, &spill, |span| {
+            spans.push(span);
+            Ok(())
+        })
+        .expect("decided");
+        (spans, report)
+    }
+
+    /// Which tokens go, by a suffix array over all documents.
+    fn oracle(documents: &[Vec<u32>], rule: SpanRule) -> Vec<Vec<bool>> {
+        let n = rule.min_tokens as usize;
+        let mut suffixes: Vec<(&[u32], usize, usize)> = documents
+            .iter()
+            .enumerate()
+            .flat_map(|(rank, tokens)| (0..tokens.len()).map(move |at| (&tokens[at..], rank, at)))
+            .filter(|(suffix, ..)| suffix.len() >= n)
+            .collect();
+        suffixes.sort_unstable();
+        let mut gone: Vec<Vec<bool>> = documents
+            .iter()
+            .map(|tokens| vec![false; tokens.len()])
+            .collect();
+        for group in suffixes.chunk_by(|a, b| a.0[..n] == b.0[..n]) {
+            let first = group.iter().map(|&(_, rank, at)| (rank, at)).min();
+            for &(_, rank, at) in group {
+                let goes = match rule.keep_first {
+                    true => Some((rank, at)) != first,
+                    false => group.len() > 1,
+                };
+                if goes {
+                    gone[rank][at..at + n].fill(true);
+                }
+            }
+        }
+        gone
+    }
+
+    /// The tokens that the spans cover; each must stand where its span says, and be no shorter than it may.
+    fn covered(documents: &[Vec<u32>], spans: &[Span], rule: SpanRule) -> Vec<Vec<bool>> {
+        let mut gone: Vec<Vec<bool>> = documents
+            .iter()
+            .map(|tokens| vec![false; tokens.len()])
+            .collect();
+        for span in spans {
+            let (start, end) = (span.start as usize, span.end as usize);
+            let kept =
+                &documents[span.kept_rank as usize][span.kept_start as usize..][..end - start];
+            assert_eq!(&documents[span.rank as usize][start..end], kept, "{span:?}");
+            let (here, there) = ((span.rank, span.start), (span.kept_rank, span.kept_start));
+            assert!(
+                here != there && (!rule.keep_first || there < here),
+                "{span:?}"
+            );
+            let places = &mut gone[span.rank as usize][start..end];
+            assert!(places.iter().all(|gone| !gone), "overlaps: {span:?}");
+            places.fill(true);
+        }
+        gone
+    }
+
+    fn both(keep_first: bool) -> SpanRule {
+        SpanRule { keep_first, ..RULE }
+    }
+
+    #[test]
+    fn a_copied_stretch_goes_and_names_where_it_stands() {
+        let mut documents: Vec<Vec<u32>> = vec![(0..30).collect(), (100..130).collect()];
+        documents[1].splice(10..10, 5..20);
+        let (spans, report) = run(&documents, RULE, 1 << 20);
+        let expected = Span {
+            rank: 1,
+            start: 10,
+            end: 25,
+            kept_rank: 0,
+            kept_start: 5,
+        };
+        assert_eq!(spans, [expected]);
+        assert_eq!((report.spans, report.tokens), (1, 15));
+        assert_eq!(run(&documents, both(false), 1 << 20).1.tokens, 30);
+    }
+
+    #[test]
+    fn one_token_fewer_than_the_least_is_no_repeat() {
+        let mut documents: Vec<Vec<u32>> = vec![(0..30).collect(), (100..130).collect()];
+        documents[1].splice(10..10, 5..12);
+        assert_eq!(run(&documents, RULE, 1 << 20).0, []);
+        documents[1].insert(17, 12);
+        assert_eq!(run(&documents, RULE, 1 << 20).1.tokens, 8);
+    }
+
+    #[test]
+    fn a_hundred_thousand_equal_tokens_keep_the_first_stretch_in_linear_time() {
+        let documents = vec![vec![7; 100_000], vec![7; 50_000]];
+        let (spans, report) = run(&documents, RULE, 1 << 24);
+        // The document's own first token is all that is no repeat.
+        assert_eq!(
+            spans.iter().map(|span| span.rank).collect::<Vec<_>>(),
+            [0, 1]
+        );
+        assert_eq!((spans[0].start, spans[0].end), (1, 100_000));
+        assert_eq!((spans[1].start, spans[1].end), (0, 50_000));
+        assert_eq!(report.stretches, 0);
+    }
+
+    #[test]
+    fn pages_of_one_template_keep_it_once() {
+        // Each page: the same 40 tokens, a number of its own, the same 40 tokens.
+        // Some anchors have few different contexts, those beside the numbers one for each page.
+        let documents: Vec<Vec<u32>> = (0..3_000u32)
+            .map(|page| (0..40).chain([1_000 + page]).chain(40..80).collect())
+            .collect();
+        let (spans, report) = run(&documents, RULE, 1 << 22);
+        assert_eq!(spans.len(), 2 * 2_999);
+        assert!(spans.iter().all(|span| span.kept_rank < span.rank));
+        assert_eq!(report.tokens, 2_999 * 80);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn covers_what_a_suffix_array_finds(
+            seed in proptest::collection::vec(proptest::collection::vec(0u32..4, 0..80), 1..8),
+            copies in proptest::collection::vec((0usize..8, 0usize..80, 0usize..8, 0usize..80, 8usize..40), 0..6),
+            keep_first: bool,
+            min_tokens in 8u32..20,
+        ) {
+            let mut documents = seed;
+            for (from, start, to, at, length) in copies {
+                let source = &documents[from % documents.len()];
+                let start = start.min(source.len());
+                let piece: Vec<u32> = source[start..(start + length).min(source.len())].to_vec();
+                let to = to % documents.len();
+                let at = at.min(documents[to].len());
+                documents[to].splice(at..at, piece);
+            }
+            let rule = SpanRule { min_tokens, keep_first };
+            let (spans, report) = run(&documents, rule, 1 << 20);
+            prop_assert_eq!(covered(&documents, &spans, rule), oracle(&documents, rule));
+            prop_assert_eq!((&spans, &report), (&run(&documents, rule, 3_000).0, &report));
+        }
+    }
+}
