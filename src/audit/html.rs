@@ -1,9 +1,9 @@
 //! Self-contained pages: one file, no scripts but its own, nothing loaded from anywhere.
 
 use super::ledger::{LossRow, share};
-use super::table::grouped;
+use super::table::{grouped, grouped_signed, signed_share};
 use super::{Audit, CurriculumPart, Usefulness, Worth};
-use crate::record::Counts;
+use crate::record::{Counts, Difference};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -101,12 +101,25 @@ fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<Ce
     out.push_str("</tbody></table>\n");
 }
 
-fn counts(counts: Counts, read: Counts) -> Vec<Cell> {
+/// What [`counts`] gives, after a column of names.
+const COUNT_HEADS: [&str; 5] = [
+    "",
+    "#documents",
+    "#bytes",
+    "#tokens",
+    "#share of tokens read",
+];
+
+fn counts(counts: impl Into<Difference>, read: Counts) -> Vec<Cell> {
+    let counts: Difference = counts.into();
     vec![
         number(grouped(counts.documents)),
-        number(grouped(counts.bytes)),
-        number(grouped(counts.tokens)),
-        percent(counts.tokens, read.tokens),
+        number(grouped_signed(counts.bytes)),
+        number(grouped_signed(counts.tokens)),
+        number(format!(
+            "{:.2}%",
+            100.0 * signed_share(counts.tokens, read.tokens)
+        )),
     ]
 }
 
@@ -152,6 +165,27 @@ fn by<'a>(rows: &'a [LossRow], key: impl Fn(&'a LossRow) -> &'a str) -> BTreeMap
     sums
 }
 
+/// Failures or edits, where there are any.
+fn losses<C: Copy + Into<Difference>>(
+    out: &mut String,
+    title: &str,
+    rows: &[LossRow<C>],
+    read: Counts,
+) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "<h2>{title}</h2>");
+    let rows = rows.iter().map(|row| {
+        let mut cells = vec![words(&row.stage), words(&row.reason), words(&row.source)];
+        cells.extend(counts(row.counts, read));
+        cells
+    });
+    let [_, documents, bytes, tokens, share] = COUNT_HEADS;
+    let heads = ["stage", "reason", "source", documents, bytes, tokens, share];
+    table(out, &heads, rows);
+}
+
 /// The whole ledger as one page.
 pub fn ledger(audit: &Audit) -> String {
     let mut out = String::new();
@@ -170,28 +204,21 @@ pub fn ledger(audit: &Audit) -> String {
             grouped(audit.records_left_out)
         );
     }
-    let heads = [
-        "",
-        "#documents",
-        "#bytes",
-        "#tokens",
-        "#share of tokens read",
-    ];
-    let line = |label: &str, sum: Counts| {
+    let heads = COUNT_HEADS;
+    let line = |label: &str, sum: Difference| {
         let mut cells = vec![words(label)];
         cells.extend(counts(sum, read));
         cells
     };
     out.push_str("<h2>Where the tokens went</h2>\n");
-    let mut rows = vec![line("read", read), line("kept", kept)];
-    for (label, losses) in [
-        ("rejected", &audit.rejected),
-        ("failed", &audit.failed),
-        ("edited", &audit.edited),
-    ] {
+    let mut rows = vec![line("read", read.into()), line("kept", kept.into())];
+    for (label, losses) in [("rejected", &audit.rejected), ("failed", &audit.failed)] {
         if !losses.is_empty() {
-            rows.push(line(label, Audit::total_loss(losses)));
+            rows.push(line(label, Audit::total_loss(losses).into()));
         }
+    }
+    if !audit.edited.is_empty() {
+        rows.push(line("edited", Audit::total_loss(&audit.edited)));
     }
     table(&mut out, &heads, rows);
 
@@ -242,7 +269,9 @@ pub fn ledger(audit: &Audit) -> String {
         table(
             &mut out,
             &["stage", heads[1], heads[2], heads[3], heads[4]],
-            stages.into_iter().map(|stage| line(stage, sums[stage])),
+            stages
+                .into_iter()
+                .map(|stage| line(stage, sums[stage].into())),
         );
         out.push_str("<h2>By reason</h2>\n");
         let rows = audit.rejected.iter().map(|row| {
@@ -260,20 +289,8 @@ pub fn ledger(audit: &Audit) -> String {
         ];
         table(&mut out, &heads, rows);
     }
-    for (title, losses) in [("Failed", &audit.failed), ("Edited", &audit.edited)] {
-        if !losses.is_empty() {
-            let _ = writeln!(out, "<h2>{title}</h2>");
-            let rows = losses.iter().map(|row| {
-                let mut cells = vec![words(&row.stage), words(&row.reason), words(&row.source)];
-                cells.extend(counts(row.counts, read));
-                cells
-            });
-            let heads = [
-                "stage", "reason", "source", heads[1], heads[2], heads[3], heads[4],
-            ];
-            table(&mut out, &heads, rows);
-        }
-    }
+    losses(&mut out, "Failed", &audit.failed, read);
+    losses(&mut out, "Edited", &audit.edited, read);
     if !audit.quarantined.is_empty() {
         out.push_str("<h2>Records that could not be read</h2>\n");
         let rows = audit.quarantined.iter().map(|row| {

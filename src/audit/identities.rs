@@ -51,7 +51,7 @@ impl Identity {
             Identity::new(
                 "tokens read = kept + rejected + failed + edited",
                 read.tokens,
-                sum(&[kept.tokens, rejected.tokens, failed.tokens, edited.tokens]),
+                sum(&[kept.tokens, rejected.tokens, failed.tokens]) + edited.tokens,
             ),
             Identity::new(
                 "positions emitted = tokens + special tokens + padding",

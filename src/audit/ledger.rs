@@ -2,7 +2,7 @@
 
 use super::Identity;
 use crate::algo::novelty::novelty;
-use crate::record::{Class, Counts};
+use crate::record::{Class, Counts, Difference};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -17,21 +17,22 @@ pub struct ReadRow {
     pub counts: Counts,
 }
 
-/// Documents that one stage turned away, failed on or edited, for one reason.
+/// Documents that one stage turned away, failed on or edited, for one reason. Edited ones have the counts
+/// before the edit less those after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LossRow {
+pub struct LossRow<C = Counts> {
     /// Name in the pipeline file.
     pub source: String,
     /// The stage's label, e.g. `length#2`.
     pub stage: String,
     /// One of the stage's reasons.
     pub reason: String,
-    /// Class of the reason; absent for failures and edits.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Class of the reason; absent for failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
     /// Documents, bytes and tokens.
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: C,
 }
 
 /// Records that could not be read, for one reason.
@@ -283,8 +284,8 @@ pub struct Audit {
     pub rejected: Vec<LossRow>,
     /// Documents on which a stage failed.
     pub failed: Vec<LossRow>,
-    /// What stages cut from documents that stayed.
-    pub edited: Vec<LossRow>,
+    /// What stages cut from documents that went on, whatever became of these later.
+    pub edited: Vec<LossRow<Difference>>,
     /// Records that could not be read.
     pub quarantined: Vec<QuarantineRow>,
     /// Input files that ended too early: what was complete in them was used.
@@ -311,9 +312,11 @@ impl Audit {
             .fold(Counts::default(), |sum, row| sum + row.counts)
     }
     /// Sum over rows of losses.
-    pub fn total_loss(rows: &[LossRow]) -> Counts {
-        rows.iter()
-            .fold(Counts::default(), |sum, row| sum + row.counts)
+    pub fn total_loss<C>(rows: &[LossRow<C>]) -> C
+    where
+        C: Copy + Default + std::ops::Add<Output = C>,
+    {
+        rows.iter().fold(C::default(), |sum, row| sum + row.counts)
     }
     /// Records in quarantine.
     pub fn quarantined_records(&self) -> u64 {
@@ -411,6 +414,14 @@ pub(super) fn schema() -> Value {
         }),
         &["class"],
     );
+    let number = json!({ "type": "integer" });
+    let edit = object(
+        json!({
+            "source": text, "stage": text, "reason": text, "class": { "enum": classes },
+            "documents": whole, "bytes": number, "tokens": number
+        }),
+        &[],
+    );
     let mut schema = object(
         json!({
             "version": { "const": 1 },
@@ -423,7 +434,7 @@ pub(super) fn schema() -> Value {
             "kept": rows(read),
             "rejected": rows(loss.clone()),
             "failed": rows(loss.clone()),
-            "edited": rows(loss),
+            "edited": rows(edit),
             "quarantined": rows(object(json!({ "source": text, "reason": text, "records": whole, "bytes": whole }), &[])),
             "truncated_files": rows(object(json!({ "file": text, "problem": text }), &[])),
             "notes": rows(object(json!({ "stage": text, "note": text, "count": whole }), &[])),

@@ -2,7 +2,7 @@
 
 use super::ledger::{LossRow, share};
 use super::{Audit, Usefulness, Worth};
-use crate::record::Counts;
+use crate::record::{Class, Counts, Difference};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -30,16 +30,22 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
+/// The same of a number that may be negative.
+pub fn grouped_signed(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", grouped(number.unsigned_abs()))
+}
+
 struct Line {
     label: String,
     note: String,
-    counts: Counts,
+    counts: Difference,
 }
 
-fn lines_by(rows: &[LossRow], by: By) -> Vec<Line> {
+fn lines_by<C: Copy + Into<Difference>>(rows: &[LossRow<C>], by: By) -> Vec<Line> {
     // First mention gives the order: that of the pipeline file.
     let mut order: Vec<String> = Vec::new();
-    let mut sums: BTreeMap<String, (String, Counts)> = BTreeMap::new();
+    let mut sums: BTreeMap<String, (String, Difference)> = BTreeMap::new();
     for row in rows {
         let label = match by {
             By::Source => row.source.clone(),
@@ -51,12 +57,12 @@ fn lines_by(rows: &[LossRow], by: By) -> Vec<Line> {
             .map_or(String::new(), |class| class.name().to_string());
         let entry = sums.entry(label.clone()).or_insert_with(|| {
             order.push(label);
-            (class.clone(), Counts::default())
+            (class.clone(), Difference::default())
         });
         if entry.0 != class {
             entry.0 = "several".to_string();
         }
-        entry.1 += row.counts;
+        entry.1 += row.counts.into();
     }
     order
         .into_iter()
@@ -71,6 +77,12 @@ fn lines_by(rows: &[LossRow], by: By) -> Vec<Line> {
         .collect()
 }
 
+/// `part / whole`, 0 where there is no whole.
+pub(super) fn signed_share(part: i64, whole: u64) -> f64 {
+    let size = share(part.unsigned_abs(), whole);
+    if part < 0 { -size } else { size }
+}
+
 fn render(out: &mut String, lines: &[Line], read: Counts, width: usize) {
     for line in lines {
         let _ = writeln!(
@@ -78,9 +90,12 @@ fn render(out: &mut String, lines: &[Line], read: Counts, width: usize) {
             "{:<width$}  {:>12}  {:>16}  {:>16}  {:>7}  {}",
             line.label,
             grouped(line.counts.documents),
-            grouped(line.counts.bytes),
-            grouped(line.counts.tokens),
-            format!("{:.2}%", 100.0 * share(line.counts.tokens, read.tokens)),
+            grouped_signed(line.counts.bytes),
+            grouped_signed(line.counts.tokens),
+            format!(
+                "{:.2}%",
+                100.0 * signed_share(line.counts.tokens, read.tokens)
+            ),
             line.note,
         );
     }
@@ -90,11 +105,12 @@ fn render(out: &mut String, lines: &[Line], read: Counts, width: usize) {
 pub fn table(audit: &Audit, by: By) -> String {
     let read = Audit::total(&audit.read);
     let kept = Audit::total(&audit.kept);
-    let line = |label: &str, counts: Counts| Line {
+    let signed = |label: &str, counts: Difference| Line {
         label: label.to_string(),
         note: String::new(),
         counts,
     };
+    let line = |label: &str, counts: Counts| signed(label, counts.into());
     let mut head = vec![line("read", read)];
     if by == By::Source {
         head.extend(
@@ -129,7 +145,7 @@ pub fn table(audit: &Audit, by: By) -> String {
         head.extend(indent(lines_by(&audit.failed, by)));
     }
     if !audit.edited.is_empty() {
-        head.push(line("edited", Audit::total_loss(&audit.edited)));
+        head.push(signed("edited", Audit::total_loss(&audit.edited)));
         head.extend(indent(lines_by(&audit.edited, by)));
     }
     let width = head
@@ -300,19 +316,22 @@ fn sampled(audit: &Audit) -> Option<String> {
 /// A few lines for the end of a run.
 pub fn short(audit: &Audit) -> String {
     let read = Audit::total(&audit.read);
-    let counted = |label: &str, note: &str, counts: Counts| Line {
+    let counted = |label: &str, note: &str, counts: Difference| Line {
         label: label.to_string(),
         note: note.to_string(),
         counts,
     };
-    let mut lines = vec![counted("read", "", read)];
+    let mut lines = vec![counted("read", "", read.into())];
     for row in lines_by(&audit.rejected, By::Reason) {
         lines.push(counted(&format!("- {}", row.label), &row.note, row.counts));
     }
     for row in lines_by(&audit.failed, By::Reason) {
         lines.push(counted(&format!("- {}", row.label), "failed", row.counts));
     }
-    lines.push(counted("= kept", "", Audit::total(&audit.kept)));
+    for row in lines_by(&audit.edited, By::Reason) {
+        lines.push(counted(&format!("- {}", row.label), "edited", row.counts));
+    }
+    lines.push(counted("= kept", "", Audit::total(&audit.kept).into()));
     let width = lines
         .iter()
         .map(|line| line.label.chars().count())
@@ -324,8 +343,8 @@ pub fn short(audit: &Audit) -> String {
             "  {:<width$} {:>10} documents {:>15} tokens {:>7.2}%  {}",
             line.label,
             grouped(line.counts.documents),
-            grouped(line.counts.tokens),
-            100.0 * share(line.counts.tokens, read.tokens),
+            grouped_signed(line.counts.tokens),
+            100.0 * signed_share(line.counts.tokens, read.tokens),
             line.note
         );
         let _ = writeln!(out, "{}", row.trim_end());
@@ -356,36 +375,44 @@ pub fn short(audit: &Audit) -> String {
 /// The rows of the ledger as CSV: `entry,source,stage,reason,class,documents,bytes,tokens`.
 pub fn csv(audit: &Audit) -> String {
     let mut out = String::from("entry,source,stage,reason,class,documents,bytes,tokens\n");
-    let mut row = |entry: &str, source: &str, stage: &str, reason: &str, class: &str, c: Counts| {
-        let _ = writeln!(
-            out,
-            "{entry},{},{},{reason},{class},{},{},{}",
-            quoted(source),
-            quoted(stage),
-            c.documents,
-            c.bytes,
-            c.tokens
-        );
-    };
+    let mut row =
+        |entry: &str, source: &str, stage: &str, reason: &str, class: &str, c: Difference| {
+            let _ = writeln!(
+                out,
+                "{entry},{},{},{reason},{class},{},{},{}",
+                quoted(source),
+                quoted(stage),
+                c.documents,
+                c.bytes,
+                c.tokens
+            );
+        };
     for (entry, rows) in [("read", &audit.read), ("kept", &audit.kept)] {
         rows.iter()
-            .for_each(|r| row(entry, &r.source, "", "", "", r.counts));
+            .for_each(|r| row(entry, &r.source, "", "", "", r.counts.into()));
     }
-    for (entry, rows) in [
-        ("rejected", &audit.rejected),
-        ("failed", &audit.failed),
-        ("edited", &audit.edited),
-    ] {
+    let class = |class: Option<Class>| class.map_or("", Class::name);
+    for (entry, rows) in [("rejected", &audit.rejected), ("failed", &audit.failed)] {
         for r in rows {
             row(
                 entry,
                 &r.source,
                 &r.stage,
                 &r.reason,
-                r.class.map_or("", |class| class.name()),
-                r.counts,
+                class(r.class),
+                r.counts.into(),
             );
         }
+    }
+    for r in &audit.edited {
+        row(
+            "edited",
+            &r.source,
+            &r.stage,
+            &r.reason,
+            class(r.class),
+            r.counts,
+        );
     }
     for r in &audit.quarantined {
         row(
@@ -398,7 +425,8 @@ pub fn csv(audit: &Audit) -> String {
                 documents: r.records,
                 bytes: r.bytes,
                 tokens: 0,
-            },
+            }
+            .into(),
         );
     }
     out

@@ -17,6 +17,8 @@ pub const NO_STAGE: u16 = u16::MAX;
 pub const FAILED: u16 = u16::MAX;
 /// Flag: the text spells a special token.
 pub const SPELLS_SPECIAL: u32 = 1;
+/// No document is the reason for a cut.
+pub const NO_DOCUMENT: u64 = u64::MAX;
 
 /// One document on the index: 96 bytes.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -50,8 +52,45 @@ pub struct DocRow {
     pub verdict_stage: u16,
     /// That stage's reason, or [`FAILED`].
     pub verdict_reason: u16,
+    /// Number of tokens before any edit.
+    pub tokens_read: u32,
+}
+
+/// What one stage cut out of one document: 48 bytes. The cuts of a document that was turned away because
+/// nothing was left are noted too, and take nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct EditRow {
+    /// Place of the document in the task.
+    pub document: u64,
+    /// Bytes of the text before the edit less those after it.
+    pub bytes: i64,
+    /// The same of its tokens.
+    pub tokens: i64,
+    /// First of its cuts in the task's file of cuts.
+    pub first_cut: u64,
+    /// Number of its cuts.
+    pub cuts: u32,
+    /// 1 where nothing was left, so that the stage turned the document away as it was.
+    pub nothing_left: u32,
+    /// Stage in the chain.
+    pub stage: u16,
+    /// Reason of that stage.
+    pub reason: u16,
     /// Nothing.
     pub unused: u32,
+}
+
+/// A stretch of a text that was cut out: 24 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct CutRow {
+    /// First byte, in the text as it reached the stage.
+    pub start: u64,
+    /// The byte after the last one.
+    pub end: u64,
+    /// Number of the document that keeps what is cut here, or [`NO_DOCUMENT`].
+    pub kept: u64,
 }
 
 /// The shingle set of one document: where it stands in the task's file of shingles.
@@ -105,6 +144,10 @@ pub struct TaskData {
     pub tokens: Column<u32>,
     meta: Column<u8>,
     text: Option<Column<u8>>,
+    /// Edits, by document, those of one document in the order of the chain.
+    pub edits: Column<EditRow>,
+    /// Their cuts, one edit's after another's.
+    pub cuts: Column<CutRow>,
     /// Hashes of an exact-dedupe stage, by document, zero where it does not take part.
     pub exact: Vec<Column<[u64; 2]>>,
     /// Sketches of each near-dedupe stage.
@@ -139,6 +182,8 @@ impl TaskData {
             } else {
                 None
             },
+            edits: Column::open(&path("edits"))?,
+            cuts: Column::open(&path("cuts"))?,
             exact: (0..sketches.exact)
                 .map(|slot| Column::open(&path(&format!("exact-{slot}"))))
                 .collect::<io::Result<_>>()?,
@@ -159,6 +204,19 @@ impl TaskData {
     /// Tokens of a document of this task.
     pub fn tokens_of(&self, row: &DocRow) -> &[u32] {
         &self.tokens.values()[row.tokens_start as usize..][..row.tokens as usize]
+    }
+
+    /// What stages cut out of the document at a place of this task.
+    pub fn edits_of(&self, document: u64) -> &[EditRow] {
+        let edits = self.edits.values();
+        let first = edits.partition_point(|edit| edit.document < document);
+        let rest = &edits[first..];
+        &rest[..rest.partition_point(|edit| edit.document == document)]
+    }
+
+    /// The cuts of an edit of this task.
+    pub fn cuts_of(&self, edit: &EditRow) -> &[CutRow] {
+        &self.cuts.values()[edit.first_cut as usize..][..edit.cuts as usize]
     }
 
     /// Text of a document of this task, where texts are kept.

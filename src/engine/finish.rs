@@ -19,7 +19,7 @@ use crate::audit::{
     QuarantineRow, ReadRow, SourceUsefulness, TokenizerEntry, TruncatedFile, Usefulness, Worth,
 };
 use crate::plan::{Plan, StageRef};
-use crate::record::Counts;
+use crate::record::{Counts, Difference};
 use crate::score::EstimatorKind;
 use crate::shard::{
     EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, ShardShape,
@@ -179,7 +179,7 @@ impl Finish<'_> {
                 continue;
             }
             let counts = Counts::one(row.text_bytes, u64::from(row.tokens));
-            read[source] += counts;
+            read[source] += Counts::one(row.text_bytes, u64::from(row.tokens_read));
             if self.decisions.is_kept(number) {
                 kept[source] += counts;
                 if let Some(scores) = self.scores {
@@ -200,6 +200,38 @@ impl Finish<'_> {
             }
             spelled += u64::from(row.flags & SPELLS_SPECIAL == SPELLS_SPECIAL);
         }
+        // What was cut was read. Tokens were counted before every edit, so that the sums prove something.
+        let mut cut: BTreeMap<(u16, u16, usize), Difference> = BTreeMap::new();
+        for (task, &base) in corpus.tasks.iter().zip(&corpus.bases) {
+            for edit in task.edits.values() {
+                let fate = self.decisions.fate(base + edit.document);
+                if edit.nothing_left == 1 || fate.duplicate_id == 1 {
+                    continue;
+                }
+                let row = &task.docs.values()[edit.document as usize];
+                let source = source_of[corpus.input(row) as usize];
+                read[source].bytes = read[source].bytes.wrapping_add_signed(edit.bytes);
+                *cut.entry((edit.stage, edit.reason, source)).or_default() += Difference {
+                    documents: 1,
+                    bytes: edit.bytes,
+                    tokens: edit.tokens,
+                };
+            }
+        }
+        let edited = cut
+            .into_iter()
+            .map(|((stage, reason, source), counts)| {
+                let words = &self.stages[stage as usize];
+                let reason = &words.reasons[reason as usize];
+                LossRow {
+                    source: sources[source].to_string(),
+                    stage: words.label.clone(),
+                    reason: reason.name.to_string(),
+                    class: Some(reason.class),
+                    counts,
+                }
+            })
+            .collect();
         let rows = |counts: &[Counts]| -> Vec<ReadRow> {
             sources
                 .iter()
@@ -375,7 +407,7 @@ impl Finish<'_> {
             kept: rows(&kept),
             rejected,
             failed,
-            edited: Vec::new(),
+            edited,
             quarantined: quarantined
                 .into_iter()
                 .map(|((source, reason), (records, bytes))| QuarantineRow {

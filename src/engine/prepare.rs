@@ -5,8 +5,8 @@
 //! a dedupe that is stage 3.
 
 use super::corpus::{
-    DocRow, FAILED, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, derived_id,
-    encode_meta,
+    CutRow, DocRow, EditRow, FAILED, NO_DOCUMENT, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches,
+    TaskData, TaskInfo, derived_id, encode_meta,
 };
 use super::inputs::{Inputs, Task};
 use super::progress::Progress;
@@ -16,7 +16,7 @@ use crate::algo::hash;
 use crate::algo::minhash::MinHasher;
 use crate::dedupe::{self, SketchScratch};
 use crate::plan::OnError;
-use crate::record::{Document, Notes, Verdict};
+use crate::record::{Document, Notes, Verdict, without};
 use crate::source::{BadRecord, Chunk, Entry, Reader};
 use crate::spill::IoContext;
 use crate::stages::Stage;
@@ -70,6 +70,8 @@ struct Part {
     tokens: Vec<u32>,
     meta: Vec<u8>,
     text: Vec<u8>,
+    edits: Vec<EditRow>,
+    cuts: Vec<CutRow>,
     exact: Vec<Vec<[u64; 2]>>,
     near: Vec<NearPart>,
     /// Lines of the quarantine.
@@ -164,7 +166,7 @@ impl Prepare<'_> {
         stop: &Stop,
     ) -> Result<TaskInfo, EngineError> {
         let sketches = self.sketches();
-        let mut streams: Vec<String> = ["docs", "tokens", "meta", "bad", "failed"]
+        let mut streams: Vec<String> = ["docs", "tokens", "meta", "edits", "cuts", "bad", "failed"]
             .map(String::from)
             .to_vec();
         streams.extend(sketches.text.then(|| "text".to_string()));
@@ -331,23 +333,12 @@ impl Prepare<'_> {
         }
         let mut stage = NO_STAGE;
         let (mut reason, mut value) = (0, 0.0);
-        let mut failure = None;
-        if let Err(error) = self
-            .tokenizer
-            .encode_into(&document.text, &mut document.tokens)
-        {
-            document.tokens.clear();
-            failure = Some(format!("the tokenizer failed: {error}"));
-        } else if document.tokens.is_empty() {
-            failure = Some("the tokenizer made no token of it".to_string());
-        } else if u32::try_from(document.tokens.len()).is_err() {
-            failure = Some("more than 4,294,967,295 tokens; lower max_document_bytes".to_string());
-            document.tokens.clear();
-        }
+        let mut failure = self.encode(&document.text, &mut document.tokens).err();
         if failure.is_some() {
             // Before every stage: nothing can be said of such a document.
             (stage, reason) = (0, FAILED);
         }
+        let tokens_read = document.tokens.len() as u32;
         let (mut exact, mut near) = (0, 0);
         for (at, step) in self.chain.iter().enumerate() {
             let takes_part = stage == NO_STAGE;
@@ -360,6 +351,36 @@ impl Prepare<'_> {
                             value: deciding,
                         }) => {
                             (stage, reason, value) = (at as u16, which as u16, deciding);
+                        }
+                        Ok(Verdict::Cut {
+                            reason: which,
+                            value: deciding,
+                            ranges,
+                        }) => {
+                            let cuts = ranges.into_iter().map(|range| CutRow {
+                                start: range.start as u64,
+                                end: range.end as u64,
+                                kept: NO_DOCUMENT,
+                            });
+                            let cut = match judge.edits() {
+                                true => self.cut(
+                                    &mut document,
+                                    (at as u16, which as u16),
+                                    cuts.collect(),
+                                    part,
+                                ),
+                                false => Err("a stage that edits nothing cut it".to_string()),
+                            };
+                            match cut {
+                                Ok(true) => {}
+                                Ok(false) => {
+                                    (stage, reason, value) = (at as u16, which as u16, deciding);
+                                }
+                                Err(error) => {
+                                    (stage, reason) = (at as u16, FAILED);
+                                    failure = Some(error);
+                                }
+                            }
                         }
                         Err(error) => {
                             (stage, reason) = (at as u16, FAILED);
@@ -438,12 +459,67 @@ impl Prepare<'_> {
             },
             verdict_stage: stage,
             verdict_reason: reason,
-            unused: 0,
+            tokens_read,
         });
         part.tokens.extend_from_slice(&document.tokens);
         if self.keep_text {
             part.text.extend_from_slice(document.text.as_bytes());
         }
+    }
+}
+
+impl Prepare<'_> {
+    /// Token ids of a text; none, and why, where there are none to go on with.
+    fn encode(&self, text: &str, tokens: &mut Vec<u32>) -> Result<(), String> {
+        let problem = match self.tokenizer.encode_into(text, tokens) {
+            Err(error) => format!("the tokenizer failed: {error}"),
+            Ok(()) if tokens.is_empty() => "the tokenizer made no token of it".to_string(),
+            Ok(()) if u32::try_from(tokens.len()).is_err() => {
+                "more than 4,294,967,295 tokens; lower max_document_bytes".to_string()
+            }
+            Ok(()) => return Ok(()),
+        };
+        tokens.clear();
+        Err(problem)
+    }
+
+    /// Cuts stretches out of a document for a stage and a reason, tokenizes what is left and notes the edit.
+    /// False where nothing but white space is left: then the document stays as it was, to be turned away.
+    ///
+    /// Errors where the document cannot go on; it stays as it was, too.
+    fn cut(
+        &self,
+        document: &mut Document,
+        (stage, reason): (u16, u16),
+        cuts: Vec<CutRow>,
+        part: &mut Part,
+    ) -> Result<bool, String> {
+        let ranges = cuts.iter().map(|cut| cut.start as usize..cut.end as usize);
+        let rest = without(&document.text, ranges)
+            .ok_or("the stretches to cut are none of its text, which is a bug")?;
+        let nothing_left = rest.trim().is_empty();
+        let (mut bytes, mut tokens) = (0, 0);
+        if !nothing_left {
+            let mut ids = Vec::with_capacity(document.tokens.len());
+            self.encode(&rest, &mut ids)
+                .map_err(|error| format!("of what the edit left: {error}"))?;
+            bytes = document.text.len() as i64 - rest.len() as i64;
+            tokens = document.tokens.len() as i64 - ids.len() as i64;
+            (document.text, document.tokens) = (rest, ids);
+        }
+        part.edits.push(EditRow {
+            document: part.docs.len() as u64,
+            bytes,
+            tokens,
+            first_cut: part.cuts.len() as u64,
+            cuts: cuts.len() as u32,
+            nothing_left: u32::from(nothing_left),
+            stage,
+            reason,
+            unused: 0,
+        });
+        part.cuts.extend(cuts);
+        Ok(!nothing_left)
     }
 }
 
@@ -473,6 +549,7 @@ struct Sums {
     info: TaskInfo,
     meta: u64,
     text: u64,
+    cuts: u64,
     shingles: Vec<u64>,
 }
 
@@ -486,9 +563,16 @@ impl Sums {
             row.meta_start += self.meta;
             row.text_start += self.text;
         }
+        for edit in &mut part.edits {
+            edit.document += self.info.documents;
+            edit.first_cut += self.cuts;
+        }
         writer.write("docs", bytemuck::cast_slice(&part.docs))?;
         writer.write("tokens", bytemuck::cast_slice(&part.tokens))?;
         writer.write("meta", &part.meta)?;
+        writer.write("edits", bytemuck::cast_slice(&part.edits))?;
+        writer.write("cuts", bytemuck::cast_slice(&part.cuts))?;
+        self.cuts += part.cuts.len() as u64;
         writer.write("bad", &part.bad)?;
         for (document, line) in &part.failed {
             let mut entry = (document + self.info.documents).to_string().into_bytes();

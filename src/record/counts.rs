@@ -41,3 +41,41 @@ impl AddAssign for Counts {
         *self = *self + other;
     }
 }
+
+/// How much less there is of something after an edit: before - after. Negative where there is more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Documents that were edited. All are there afterwards too.
+    pub documents: u64,
+    /// UTF-8 bytes of the documents' text.
+    pub bytes: i64,
+    /// Token ids of the documents' text, without special tokens.
+    pub tokens: i64,
+}
+
+impl Add for Difference {
+    type Output = Difference;
+    fn add(self, other: Difference) -> Difference {
+        Difference {
+            documents: self.documents + other.documents,
+            bytes: self.bytes + other.bytes,
+            tokens: self.tokens + other.tokens,
+        }
+    }
+}
+
+impl AddAssign for Difference {
+    fn add_assign(&mut self, other: Difference) {
+        *self = *self + other;
+    }
+}
+
+impl From<Counts> for Difference {
+    fn from(counts: Counts) -> Difference {
+        Difference {
+            documents: counts.documents,
+            bytes: counts.bytes as i64,
+            tokens: counts.tokens as i64,
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! A document on its way through the per-document stages.
 
 use super::FieldValue;
+use std::ops::Range;
 
 /// A language, by its ISO 639 code (639-1 where there is one, else 639-3), at most 7 ASCII bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +71,7 @@ pub struct Overlap {
 }
 
 /// What a per-document stage says of a document.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It goes on.
     Keep,
@@ -81,6 +82,38 @@ pub enum Verdict {
         /// The deciding value, in the unit that the reason's doc names. Finite.
         value: f64,
     },
+    /// Stretches of its text are cut out, and the rest goes on. Where nothing but white space is left, the
+    /// whole document is turned away for the same reason, as it was before.
+    Cut {
+        /// Index into the stage's declared reasons.
+        reason: usize,
+        /// The deciding value, in the unit that the reason's doc names. Finite.
+        value: f64,
+        /// Bytes of the text, half-open, none empty, ascending, apart or touching, at borders of characters. At
+        /// least one.
+        ranges: Vec<Range<usize>>,
+    },
+}
+
+/// A text without some stretches of it; `None` where they are not as [`Verdict::Cut`] says.
+///
+/// ```
+/// # use goodput::record::without;
+/// assert_eq!(without("naïve text", [5..6, 7..11].into_iter()).as_deref(), Some("naïvt"));
+/// assert_eq!(without("naïve text", [3..4].into_iter()), None);
+/// ```
+pub fn without(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> Option<String> {
+    let mut rest = String::with_capacity(text.len());
+    let (mut kept_from, mut any) = (0, false);
+    for range in ranges {
+        if range.is_empty() || range.start < kept_from || !text.is_char_boundary(range.end) {
+            return None;
+        }
+        rest.push_str(text.get(kept_from..range.start)?);
+        (kept_from, any) = (range.end, true);
+    }
+    rest.push_str(text.get(kept_from..)?);
+    any.then_some(rest)
 }
 
 /// What a stage did not do and why, counted: indices into the stage's declared notes.

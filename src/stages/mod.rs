@@ -25,7 +25,7 @@ pub const TABLE: &[&StageKind] = &[
 mod tests {
     use super::testing::value_of;
     use super::*;
-    use crate::record::{Document, Notes, Options, Value, Verdict};
+    use crate::record::{Document, Notes, Options, Value, Verdict, without};
     use std::collections::HashSet;
 
     /// The options of a table's example, defaults filled in.
@@ -100,10 +100,19 @@ mod tests {
                     };
                     let mut notes = Notes::default();
                     let verdict = stage.judge(&mut document, &mut notes).expect("no fault");
-                    if let Verdict::Reject { reason, value } = verdict {
+                    if let Verdict::Reject { reason, value } | Verdict::Cut { reason, value, .. } =
+                        &verdict
+                    {
                         assert!(
-                            reason < kind.reasons.len() && value.is_finite(),
+                            *reason < kind.reasons.len() && value.is_finite(),
                             "{} {verdict:?}",
+                            kind.spec.name
+                        );
+                    }
+                    if let Verdict::Cut { ranges, .. } = verdict {
+                        assert!(
+                            stage.edits() && without(&text, ranges.into_iter()).is_some(),
+                            "{} cuts what it must not",
                             kind.spec.name
                         );
                     }

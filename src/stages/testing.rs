@@ -99,6 +99,8 @@ pub(super) fn judged(
 pub(super) fn outcome(kind: &StageKind, verdict: Verdict) -> Option<(&'static str, f64)> {
     match verdict {
         Verdict::Keep => None,
-        Verdict::Reject { reason, value } => Some((kind.reasons[reason].name, value)),
+        Verdict::Reject { reason, value } | Verdict::Cut { reason, value, .. } => {
+            Some((kind.reasons[reason].name, value))
+        }
     }
 }
