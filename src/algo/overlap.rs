@@ -165,15 +165,16 @@ impl OverlapBuilder {
     }
 
     /// The index of all texts.
-    pub fn build(self) -> OverlapIndex {
+    pub fn build(mut self) -> OverlapIndex {
+        let mut runs = std::mem::take(&mut self.numbers);
         let n = self.rules.ngram_words;
         let OverlapBuilder { words, starts, .. } = &self;
         let texts = || starts.windows(2).map(|pair| pair[0]..pair[1]);
         let hash_from = |place: u32, width: usize| {
             let window = &words[place as usize..place as usize + width];
-            window.iter().fold(0, |hash, &word| {
-                roll(hash, self.word_hashes[word as usize])
-            })
+            window
+                .iter()
+                .fold(0, |hash, &word| roll(hash, self.word_hashes[word as usize]))
         };
         let mut entries: Vec<(u64, u32)> = Vec::new();
         for text in texts().filter(|text| text.len() >= n) {
@@ -216,7 +217,6 @@ impl OverlapBuilder {
         }
         // N-grams that share a hash must stay in one order.
         kept.sort_unstable();
-        let mut runs = self.numbers;
         runs.retain(|words, _| words.len() < n);
         let mut lengths: Vec<usize> = runs.keys().map(|words| words.len()).collect();
         lengths.sort_unstable();
@@ -403,10 +403,10 @@ impl OverlapIndex {
             let end = window.spans[words - 1].end;
             let end_word = window.first + words;
             match here.stretches.last_mut() {
-                Some((bytes, last)) if window.first <= *last => (bytes.end, *last) = (end, end_word),
-                _ => here
-                    .stretches
-                    .push((window.spans[0].start..end, end_word)),
+                Some((bytes, last)) if window.first <= *last => {
+                    (bytes.end, *last) = (end, end_word)
+                }
+                _ => here.stretches.push((window.spans[0].start..end, end_word)),
             }
         });
         let mut all: Vec<Held> = found
@@ -660,7 +660,12 @@ mod tests {
         held.iter()
             .map(|held| {
                 let name = &index.names()[held.text as usize][0];
-                (&text[held.start..held.end], name.id.clone(), held.held, held.of)
+                (
+                    &text[held.start..held.end],
+                    name.id.clone(),
+                    held.held,
+                    held.of,
+                )
             })
             .collect()
     }
@@ -703,7 +708,9 @@ mod tests {
             keys.sort();
             keys.dedup();
             keys.retain(|key| {
-                let in_texts = texts.iter().filter(|text| text.len() >= n && holds(text, key));
+                let in_texts = texts
+                    .iter()
+                    .filter(|text| text.len() >= n && holds(text, key));
                 let is_short = item.len() < n;
                 (is_short || in_texts.count() <= rules.max_texts_per_ngram)
                     && !allowed.iter().any(|text| holds(text, key))
@@ -792,7 +799,10 @@ mod tests {
         let (id, held, of) = names(2);
         assert_eq!(
             found(&index, "a b c x d e f"),
-            [("a b c", id.clone(), held, of), ("d e f", id.clone(), held, of)]
+            [
+                ("a b c", id.clone(), held, of),
+                ("d e f", id.clone(), held, of)
+            ]
         );
         assert_eq!(found(&index, "a b c a b c"), [("a b c a b c", id, 1, 4)]);
     }
@@ -832,7 +842,11 @@ mod tests {
             max_texts_per_ngram: 2,
             ..RULES
         };
-        let items = ["pick the word a b", "pick the word c d", "pick the word e f"];
+        let items = [
+            "pick the word a b",
+            "pick the word c d",
+            "pick the word e f",
+        ];
         let all = index(rules, &items, &[]);
         assert_eq!(all.in_many_texts(), 1);
         assert_eq!(found(&all, "pick the word"), []);
@@ -905,7 +919,10 @@ mod tests {
         let index = index(RULES, &[&item, "a a", "b"], &[]);
         let text = "a ".repeat(10_000_000);
         let held = index.find(&text, 0.0);
-        let bytes: Vec<_> = held.iter().map(|held| (held.start, held.end, held.of)).collect();
+        let bytes: Vec<_> = held
+            .iter()
+            .map(|held| (held.start, held.end, held.of))
+            .collect();
         assert_eq!(bytes, [(0, text.len() - 1, 1), (0, text.len() - 1, 1)]);
     }
 }

@@ -174,6 +174,9 @@ impl Check {
                 FLOPS_PER_CORE_SECOND / 1e9
             ));
         }
+        for warning in prepared.warnings() {
+            text.push_str(&format!("warning     {warning}\n"));
+        }
         if tasks < files {
             text.push_str("            small files share tasks\n");
         }

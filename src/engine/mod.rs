@@ -18,6 +18,7 @@
 //! | sets and bands of a near dedupe | prepare | 16 a document, and 8 a band (112) for one that takes part |
 //! | shingles of a near dedupe | prepare | 8 a distinct shingle: 1.24 a byte of text that takes part |
 //! | text, where `rejects: text` | prepare | 1 a byte of text |
+//! | stretches that `decontaminate` found | prepare | 40 each |
 //! | the reference's index and ids | reference | as above |
 //! | fates | decide | 32 a document; 16 more for ranks where ids are given |
 //! | n-grams of `ngram_excess` | fit | 8.2 a token that is learned from, at most 2 x `fit_tokens`; removed after scoring |
@@ -72,6 +73,7 @@
 
 mod arrange;
 mod calibrate;
+mod contamination;
 mod corpus;
 mod decide;
 mod domains;
@@ -85,6 +87,7 @@ mod prepare;
 mod progress;
 mod run;
 mod scores;
+mod teach;
 mod threshold;
 mod verify;
 mod work;
@@ -95,6 +98,7 @@ pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
 pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
+pub use teach::{Judge, Taught, TextFile};
 pub use threshold::threshold;
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
 

@@ -5,8 +5,8 @@
 //! a dedupe that is stage 3.
 
 use super::corpus::{
-    CutRow, DocRow, EditRow, FAILED, NO_DOCUMENT, NO_STAGE, SPELLS_SPECIAL, SetRow, Sketches,
-    TaskData, TaskInfo, derived_id, encode_meta,
+    CutRow, DocRow, EditRow, FAILED, NO_DOCUMENT, NO_STAGE, OverlapRow, SPELLS_SPECIAL, SetRow,
+    Sketches, TaskData, TaskInfo, derived_id, encode_meta,
 };
 use super::inputs::{Inputs, Task};
 use super::progress::Progress;
@@ -72,6 +72,7 @@ struct Part {
     text: Vec<u8>,
     edits: Vec<EditRow>,
     cuts: Vec<CutRow>,
+    overlaps: Vec<OverlapRow>,
     exact: Vec<Vec<[u64; 2]>>,
     near: Vec<NearPart>,
     /// Lines of the quarantine.
@@ -166,9 +167,11 @@ impl Prepare<'_> {
         stop: &Stop,
     ) -> Result<TaskInfo, EngineError> {
         let sketches = self.sketches();
-        let mut streams: Vec<String> = ["docs", "tokens", "meta", "edits", "cuts", "bad", "failed"]
-            .map(String::from)
-            .to_vec();
+        let mut streams: Vec<String> = [
+            "docs", "tokens", "meta", "edits", "cuts", "overlaps", "bad", "failed",
+        ]
+        .map(String::from)
+        .to_vec();
         streams.extend(sketches.text.then(|| "text".to_string()));
         streams.extend((0..sketches.exact).map(|slot| format!("exact-{slot}")));
         for slot in 0..sketches.near {
@@ -344,7 +347,19 @@ impl Prepare<'_> {
             let takes_part = stage == NO_STAGE;
             match step {
                 Step::Judge(judge) if takes_part => {
-                    match judge.judge(&mut document, &mut part.notes[at]) {
+                    let judged = judge.judge(&mut document, &mut part.notes[at]);
+                    let number = part.docs.len() as u64;
+                    let overlaps = document.overlaps.drain(..).map(|overlap| OverlapRow {
+                        document: number,
+                        start: overlap.start,
+                        end: overlap.end,
+                        item: overlap.item,
+                        keys_held: overlap.keys_held,
+                        keys: overlap.keys,
+                        stage: at as u32,
+                    });
+                    part.overlaps.extend(overlaps);
+                    match judged {
                         Ok(Verdict::Keep) => {}
                         Ok(Verdict::Reject {
                             reason: which,
@@ -567,12 +582,16 @@ impl Sums {
             edit.document += self.info.documents;
             edit.first_cut += self.cuts;
         }
+        for overlap in &mut part.overlaps {
+            overlap.document += self.info.documents;
+        }
         writer.write("docs", bytemuck::cast_slice(&part.docs))?;
         writer.write("tokens", bytemuck::cast_slice(&part.tokens))?;
         writer.write("meta", &part.meta)?;
         writer.write("edits", bytemuck::cast_slice(&part.edits))?;
         writer.write("cuts", bytemuck::cast_slice(&part.cuts))?;
         self.cuts += part.cuts.len() as u64;
+        writer.write("overlaps", bytemuck::cast_slice(&part.overlaps))?;
         writer.write("bad", &part.bad)?;
         for (document, line) in &part.failed {
             let mut entry = (document + self.info.documents).to_string().into_bytes();

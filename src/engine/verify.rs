@@ -266,7 +266,14 @@ fn files(
             stranger.get_or_insert(format!("{name} is not in the manifest"));
         }
     }
-    for folder in ["shards", "order", "rejects", "quarantine", "duplicates"] {
+    for folder in [
+        "shards",
+        "order",
+        "rejects",
+        "quarantine",
+        "duplicates",
+        "contamination",
+    ] {
         for entry in std::fs::read_dir(out.join(folder))
             .into_iter()
             .flatten()
