@@ -43,6 +43,7 @@
 //! and 509 MB with it on two threads, of which the fit's tables and buffers make the difference; they
 //! grow with `fit_tokens` up to half of `--memory`. A sort holds up to a quarter of `--memory`, then
 //! spills. Kendall's tau takes 16 bytes a document and key for at most 10 million documents.
+//! `decontaminate` holds about 20 bytes for each word of its evaluation sets.
 //!
 //! Reads of mapped files are in order but for two: `emit` reads each document's ids and usefulness
 //! in curriculum order, a near dedupe the sets of its candidate pairs. Where `work/` is larger than

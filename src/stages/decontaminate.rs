@@ -488,6 +488,7 @@ mod tests {
         learner.begin_file(0, "a");
         learner.take("x", "one two three four five").expect("room");
         learner.take("y", "too few").expect("room");
+        learner.take("v", "six seven eight nine ten").expect("room");
         learner.begin_file(0, "b");
         learner.take("z", "One two, three four five").expect("room");
         learner
@@ -498,7 +499,7 @@ mod tests {
         assert_eq!(
             learnt.notes,
             [
-                ("evaluation_items", 4),
+                ("evaluation_items", 5),
                 ("evaluation_items_too_short", 1),
                 ("evaluation_items_without_a_key", 2),
                 ("ngrams_in_many_items", 4),
