@@ -14,6 +14,7 @@
 //!   ids, sketches for the dedupes are made. Every document is tokenized, also a rejected one.
 //! - *decide*: the stages that see all documents, one after another in the order of the pipeline file,
 //!   each over the survivors of those before. `score` fits its models here and scores every token.
+//!   After a stage that cut texts the documents are prepared again, so that what follows sees what is left.
 //! - *arrange*: order and packing, from ids, scores and token counts alone.
 //! - *emit*: the shards, the rejects, the evidence, the ledger, and the manifest last.
 //!
@@ -23,7 +24,7 @@
 //! - [`algo`]: pure algorithms: hashing, words, MinHash, Kneser-Ney, quantiles, pacing, Kendall's tau.
 //! - [`spill`]: sorting beyond memory, and files as slices.
 //! - [`source`]: bytes to documents, one file per format. [`tokenizer`]: text to ids.
-//! - [`stages`]: per-document stages. [`dedupe`]: exact and near duplicates. [`score`]: estimators.
+//! - [`stages`]: per-document stages. [`dedupe`]: exact and near duplicates, repeated paragraphs and lines. [`score`]: estimators.
 //!   [`order`]: strategies. [`pack`]: documents to rows. Each has a table; a new entry is one file and
 //!   one line in it.
 //! - [`shard`]: the files that leave. [`audit`]: the ledger.

@@ -67,6 +67,13 @@ impl Check {
             .iter()
             .filter(|stage| stage.kind == StageRef::NearDedupe)
             .count() as u64;
+        let later_segments = plan.segments().len() as u64 - 1;
+        // A unit takes 32 bytes, and is at least as long as a line of text.
+        let units = plan
+            .stages
+            .iter()
+            .filter(|stage| matches!(stage.kind, StageRef::UnitDedupe(_)))
+            .count() as u64;
         let scored = plan
             .stages
             .iter()
@@ -77,10 +84,15 @@ impl Check {
                 _ => false,
             });
         // 4 bytes a token and about 4 bytes of text a token; a word is about 6 bytes of text.
-        let work_bytes = text_bytes
+        let work_bytes = text_bytes * (1 + later_segments)
+            + units * text_bytes / 2
             + near * text_bytes * 8 / 6
             + if scored { text_bytes / 4 } else { 0 }
-            + if texts_kept { text_bytes } else { 0 };
+            + if texts_kept {
+                text_bytes * (1 + later_segments)
+            } else {
+                0
+            };
         let output_bytes = text_bytes / 2;
         // An n-gram takes at most 22 bytes, and there are not more of them than tokens times orders.
         let models: u64 = plan
@@ -176,6 +188,12 @@ impl Check {
         }
         for warning in prepared.warnings() {
             text.push_str(&format!("warning     {warning}\n"));
+        }
+        if later_segments > 0 {
+            text.push_str(&format!(
+                "            the inputs are read {} times: what comes after a cut sees the text that it leaves\n",
+                later_segments + 1
+            ));
         }
         if tasks < files {
             text.push_str("            small files share tasks\n");

@@ -5,12 +5,14 @@
 
 mod exact;
 mod near;
+mod units;
 
 pub use exact::{Fingerprint, decide as decide_exact, fingerprint, normalised};
 pub use near::{
     BandHash, Documents, NearInput, NearReport, Policy, SketchScratch, decide as decide_near,
     sketch,
 };
+pub use units::{Repeat, Unit, UnitPlace, UnitRow, UnitRule, decide as decide_units, units};
 
 /// A document that goes, and the one because of which it goes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -36,11 +36,13 @@ impl Emit<'_> {
             Ok::<(), EngineError>(())
         };
         let mut tokens = 0;
+        let segments = self.corpus.segments();
         for rank in 0..self.corpus.len() {
             let number = self.decisions.number_at(rank);
             let (task, at) = self.corpus.locate(number);
             let mut any = false;
-            for overlap in self.corpus.tasks[task].overlaps_of(at as u64) {
+            let found = segments.iter().map(|corpus| &corpus.tasks[task]);
+            for overlap in found.flat_map(|task| task.overlaps_of(at as u64)) {
                 // A dedupe before the stage may have dropped the document first.
                 let stage = overlap.stage as u16;
                 if !self.decisions.reaches(number, stage) {
@@ -53,8 +55,8 @@ impl Emit<'_> {
                         doc_id: self.corpus.id(number),
                         source: self.corpus.source(document).to_string(),
                         stage: self.stages[usize::from(stage)].label.clone(),
-                        start_byte: overlap.start,
-                        end_byte: overlap.end,
+                        byte_start: overlap.start,
+                        byte_end: overlap.end,
                         set: name.set.clone(),
                         item_id: name.id.clone(),
                         items: name.items,

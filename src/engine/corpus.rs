@@ -2,14 +2,21 @@
 //!
 //! `number` is the place in reading order (input, file name, place in the file), dense from 0. It
 //! does not depend on how the work was cut.
+//!
+//! Where an edit cuts the chain of stages into segments, each segment has a corpus of its own, with the
+//! same documents by the same numbers: those that went on with the text that they have in it, those that
+//! were turned away before as they were then. So the last one says how each document ended, and is the
+//! only one that `emit`, scores and orders look at; the earlier ones know what was read.
 
 use super::inputs::{InputFile, Inputs};
-use crate::record::FieldValue;
+use crate::dedupe::UnitRow;
+use crate::record::{FieldValue, Language, without};
 use crate::spill::Column;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The document passed every per-document stage.
 pub const NO_STAGE: u16 = u16::MAX;
@@ -93,6 +100,13 @@ pub struct CutRow {
     pub kept: u64,
 }
 
+impl CutRow {
+    /// Where it is.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
 /// A stretch of a document's text that stands in a text that a stage was given: 40 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -125,7 +139,27 @@ pub struct SetRow {
     pub short: u32,
 }
 
-/// Sums over a task, merged by addition.
+/// The units of one document that a dedupe by paragraph or line compares.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct UnitSet {
+    /// First unit in the task's file of units.
+    pub start: u64,
+    /// Number of units; 0 where the document does not take part.
+    pub units: u64,
+}
+
+/// The language of one document, as a stage found it.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct LanguageRow {
+    /// Its code, zero where none was found.
+    pub code: [u8; 8],
+    /// Its probability.
+    pub probability: f32,
+}
+
+/// Sums over a task, merged by addition. Those over records are of the first segment only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskInfo {
     /// Documents on the index.
@@ -156,6 +190,14 @@ pub struct NearData {
     pub bands: Column<u64>,
 }
 
+/// The files of one task of a dedupe by paragraph or line.
+pub struct UnitData {
+    /// By document of the task.
+    pub sets: Column<UnitSet>,
+    /// Units of the documents, one after another.
+    pub rows: Column<UnitRow>,
+}
+
 /// One task's files.
 pub struct TaskData {
     /// The index.
@@ -170,6 +212,10 @@ pub struct TaskData {
     pub cuts: Column<CutRow>,
     /// What stages found of texts that they were given, by document, then stage and stretch.
     pub overlaps: Column<OverlapRow>,
+    /// Languages by document, where another segment follows.
+    languages: Option<Column<LanguageRow>>,
+    /// Units of each dedupe by paragraph or line.
+    pub units: Vec<UnitData>,
     /// Hashes of an exact-dedupe stage, by document, zero where it does not take part.
     pub exact: Vec<Column<[u64; 2]>>,
     /// Sketches of each near-dedupe stage.
@@ -180,13 +226,17 @@ pub struct TaskData {
     pub folder: PathBuf,
 }
 
-/// How many sketch stages a chain has.
+/// How many sketch stages a segment of the chain has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sketches {
     /// Exact-dedupe stages.
     pub exact: usize,
     /// Near-dedupe stages.
     pub near: usize,
+    /// Dedupes by paragraph or line.
+    pub units: usize,
+    /// Whether languages are kept.
+    pub languages: bool,
     /// Whether texts are kept.
     pub text: bool,
 }
@@ -207,6 +257,18 @@ impl TaskData {
             edits: Column::open(&path("edits"))?,
             cuts: Column::open(&path("cuts"))?,
             overlaps: Column::open(&path("overlaps"))?,
+            languages: sketches
+                .languages
+                .then(|| Column::open(&path("languages")))
+                .transpose()?,
+            units: (0..sketches.units)
+                .map(|slot| {
+                    Ok(UnitData {
+                        sets: Column::open(&path(&format!("units-{slot}-sets")))?,
+                        rows: Column::open(&path(&format!("units-{slot}-rows")))?,
+                    })
+                })
+                .collect::<io::Result<_>>()?,
             exact: (0..sketches.exact)
                 .map(|slot| Column::open(&path(&format!("exact-{slot}"))))
                 .collect::<io::Result<_>>()?,
@@ -250,6 +312,12 @@ impl TaskData {
         &self.cuts.values()[edit.first_cut as usize..][..edit.cuts as usize]
     }
 
+    /// The language of the document at a place of this task, where a stage found one and languages are kept.
+    pub fn language_of(&self, at: usize) -> Option<(Language, f32)> {
+        let row = self.languages.as_ref()?.values()[at];
+        Some((Language::unpacked(row.code)?, row.probability))
+    }
+
     /// Text of a document of this task, where texts are kept.
     pub fn text_of(&self, row: &DocRow) -> Option<&str> {
         let bytes = self.text.as_ref()?.values();
@@ -257,7 +325,7 @@ impl TaskData {
     }
 }
 
-/// All documents.
+/// All documents, as they are in one segment of the chain.
 pub struct Corpus {
     /// Tasks in reading order.
     pub tasks: Vec<TaskData>,
@@ -267,11 +335,13 @@ pub struct Corpus {
     pub files: Vec<InputFile>,
     /// Names of the inputs' sources, by input.
     pub sources: Vec<String>,
+    /// The same documents in the segment before.
+    earlier: Option<Arc<Corpus>>,
 }
 
 impl Corpus {
-    /// Puts finished tasks together.
-    pub fn new(tasks: Vec<TaskData>, inputs: &Inputs) -> Corpus {
+    /// Puts finished tasks together; `earlier` is what the segment before left.
+    pub fn new(tasks: Vec<TaskData>, inputs: &Inputs, earlier: Option<Arc<Corpus>>) -> Corpus {
         let mut bases = vec![0];
         for task in &tasks {
             bases.push(bases[bases.len() - 1] + task.docs.values().len() as u64);
@@ -285,7 +355,40 @@ impl Corpus {
                 .iter()
                 .map(|input| input.source.clone())
                 .collect(),
+            earlier,
         }
+    }
+
+    /// The documents in each segment, from the first to this one.
+    pub fn segments(&self) -> Vec<&Corpus> {
+        let mut all: Vec<&Corpus> =
+            std::iter::successors(Some(self), |corpus| corpus.earlier.as_deref()).collect();
+        all.reverse();
+        all
+    }
+
+    /// The document at a place of a file, read by a task: its place in the task, and itself.
+    pub fn at(&self, task: usize, file: u32, place: u64) -> Option<(usize, &DocRow)> {
+        let docs = self.tasks[task].docs.values();
+        let at = docs.partition_point(|row| (row.file, row.place) < (file, place));
+        let row = docs.get(at)?;
+        ((row.file, row.place) == (file, place)).then_some((at, row))
+    }
+
+    /// A text as it was read, as the stages up to the end of this segment leave it; `None` where it is not the
+    /// text that they saw.
+    pub fn edited(&self, task: usize, at: usize, mut text: String) -> Option<String> {
+        for corpus in self.segments() {
+            let task = &corpus.tasks[task];
+            for edit in task.edits_of(at as u64) {
+                if edit.nothing_left == 0 {
+                    let cuts = task.cuts_of(edit).iter();
+                    text = without(&text, cuts.map(CutRow::range))?;
+                }
+            }
+        }
+        let same = text.len() as u64 == self.tasks[task].docs.values()[at].text_bytes;
+        same.then_some(text)
     }
 
     /// Number of documents.

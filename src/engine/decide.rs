@@ -4,12 +4,13 @@
 //! stages are there from the start; a global stage looks at the documents whose fate lies behind it
 //! and may bring their fate forward.
 
-use super::corpus::{Corpus, FAILED, NO_STAGE};
+use super::corpus::{Corpus, CutRow, FAILED, NO_STAGE};
+use super::edit::{Edit, NumberedCut};
 use super::scores::Scores;
 use super::{EngineError, Stop};
 use crate::algo::{hash, pacing};
 use crate::dedupe::{
-    self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy,
+    self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy, UnitPlace,
 };
 use crate::plan::global::SELECT_REASONS;
 use crate::record::{FieldSpec, FieldType, FieldValue, Options};
@@ -89,6 +90,14 @@ struct IdPrefix {
 
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
+struct UnitCut {
+    number: u64,
+    at: u64,
+    kept: u64,
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 struct Keyed {
     /// Ascending: the bits of the key in an order of integers.
     key: u64,
@@ -139,6 +148,25 @@ impl<'a> Decisions<'a> {
             decisions.rank()?;
         }
         Ok(decisions)
+    }
+
+    /// Goes on with the same documents as they are in the next segment: those that reach it have the verdicts of
+    /// its per-document stages.
+    pub fn next(mut self, corpus: &'a Arc<Corpus>) -> Decisions<'a> {
+        for (fate, (_, row)) in self.fates.values_mut().iter_mut().zip(corpus.rows()) {
+            if fate.duplicate_id == 0 && fate.stage == NO_STAGE {
+                fate.value = row.verdict_value;
+                fate.stage = row.verdict_stage;
+                fate.reason = row.verdict_reason;
+            }
+        }
+        self.corpus = corpus;
+        self
+    }
+
+    /// A hash of what became of every document so far.
+    pub fn digest(&self) -> u128 {
+        hash::content(bytemuck::cast_slice(self.fates.values()))
     }
 
     fn find_repeated_ids(&mut self) -> io::Result<()> {
@@ -297,6 +325,70 @@ impl<'a> Decisions<'a> {
         written?;
         drops.apply(|dropped| self.drop(stage, dropped))?;
         Ok(())
+    }
+
+    /// Dedupe by paragraph or line at `stage`, from the hashes that prepare wrote in `slot`. Returns what is to be
+    /// cut, how many units were compared, and how many of them go.
+    pub fn unit_dedupe(
+        &self,
+        stage: u16,
+        slot: usize,
+        stop: &Stop,
+    ) -> Result<(Edit, [u64; 2]), EngineError> {
+        let tasks = || self.corpus.tasks.iter().zip(&self.corpus.bases);
+        let places = tasks()
+            .flat_map(|(task, &base)| {
+                task.units[slot]
+                    .sets
+                    .values()
+                    .iter()
+                    .zip(base..)
+                    .map(move |set| (task, set))
+            })
+            // Somebody who asks to stop does not wait for the rest; what came of it is not used then.
+            .take_while(|_| stop.check().is_ok())
+            .filter(|(_, (_, number))| self.reaches(*number, stage))
+            .flat_map(|(task, (set, number))| {
+                let rank = self.rank_of(number);
+                let rows = &task.units[slot].rows.values()[set.start as usize..];
+                rows[..set.units as usize]
+                    .iter()
+                    .zip(0..)
+                    .map(move |(row, at)| UnitPlace {
+                        hash: row.hash,
+                        rank,
+                        at,
+                    })
+            });
+        // Two sorts at a time.
+        let spill = self.spill.share(2);
+        let mut sorter = spill.sorter("unit-cuts", |a: &UnitCut, b: &UnitCut| {
+            (a.number, a.at, a.kept).cmp(&(b.number, b.at, b.kept))
+        });
+        let compared = dedupe::decide_units(places, &spill, |repeat| {
+            sorter.push(UnitCut {
+                number: self.number_at(repeat.rank),
+                at: repeat.at,
+                kept: self.number_at(repeat.kept_rank),
+            })
+        })?;
+        stop.check()?;
+        let repeats = sorter.len();
+        let cuts = sorter.finish()?.map(|cut| {
+            let UnitCut { number, at, kept } = cut?;
+            let (task, place) = self.corpus.locate(number);
+            let units = &self.corpus.tasks[task].units[slot];
+            let set = units.sets.values()[place];
+            let row = units.rows.values()[(set.start + at) as usize];
+            let cut = CutRow {
+                start: row.start,
+                end: row.end,
+                kept,
+            };
+            Ok(NumberedCut { number, cut })
+        });
+        let edit = Edit::create((stage, 0), self.corpus.len(), cuts, repeats, &self.spill)?;
+        Ok((edit, [compared, repeats]))
     }
 
     /// Near dedupe at `stage`, from the sketches that prepare wrote in `slot`. Returns what was

@@ -4,7 +4,7 @@
 //! here, from the rows that were written.
 
 use super::arrange::Layout;
-use super::corpus::Corpus;
+use super::corpus::{Corpus, NO_DOCUMENT};
 use super::decide::{Decisions, Fate, KeyValues};
 use super::domains::References;
 use super::inputs::Inputs;
@@ -15,9 +15,9 @@ use crate::audit::Emitted;
 use crate::plan::Rejects as RejectsKept;
 use crate::record::FieldSpec;
 use crate::shard::{
-    ChecksumWriter, DuplicateRow, Duplicates, FileEntry, Order, OrderRow, Part, PartEncoder,
-    PartError, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows, ShardShape, UsefulnessType,
-    schema,
+    ChecksumWriter, CutEvidence, DuplicateRow, Duplicates, Edits, FileEntry, Order, OrderRow, Part,
+    PartEncoder, PartError, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows, ShardShape,
+    UsefulnessType, schema,
 };
 use crate::source::{Chunk, RAW_BYTES_KEPT, Reader, slices};
 use crate::spill::{IoContext, Spill};
@@ -665,6 +665,59 @@ impl Emit<'_> {
         Ok(vec![entry(self.out, &path, written, tokens)])
     }
 
+    /// Writes the evidence of every cut, in the order (input, id), then of the chain, then of the text.
+    pub fn edits(&self) -> Result<Vec<FileEntry>, EngineError> {
+        let folder = self.out.join("edits");
+        fresh_folder(&folder)?;
+        let path = folder.join("part-00000.parquet");
+        let mut part = Part::create(&path, Edits::schema(), &[])?;
+        let mut rows = Vec::new();
+        let flush = |rows: &mut Vec<CutEvidence>, part: &mut Part| -> Result<(), EngineError> {
+            let encoded = part
+                .encoder()
+                .encode(&[Edits::batch(rows).map_err(arrow_error)?])?;
+            rows.clear();
+            part.append(encoded).map_err(EngineError::from)
+        };
+        let segments = self.corpus.segments();
+        for rank in 0..self.corpus.len() {
+            let number = self.decisions.number_at(rank);
+            if self.decisions.fate(number).duplicate_id == 1 {
+                continue;
+            }
+            let (task, at) = self.corpus.locate(number);
+            for task in segments.iter().map(|corpus| &corpus.tasks[task]) {
+                for edit in task.edits_of(at as u64) {
+                    let words = &self.stages[edit.stage as usize];
+                    // What an edit took in all stands with its first cut, so that sums are those of the ledger.
+                    let mut tokens = edit.tokens;
+                    for cut in task.cuts_of(edit) {
+                        rows.push(CutEvidence {
+                            doc_id: self.corpus.id(number),
+                            source: self.corpus.source(self.corpus.row(number)).to_string(),
+                            stage: words.label.clone(),
+                            reason: words.reasons[edit.reason as usize].name.to_string(),
+                            byte_start: cut.start,
+                            byte_end: cut.end,
+                            kept_id: (cut.kept != NO_DOCUMENT).then(|| self.corpus.id(cut.kept)),
+                            tokens: std::mem::take(&mut tokens),
+                            nothing_left: edit.nothing_left == 1,
+                        });
+                        if rows.len() == 1 << 16 {
+                            self.stop.check()?;
+                            flush(&mut rows, &mut part)?;
+                        }
+                    }
+                }
+            }
+        }
+        if !rows.is_empty() {
+            flush(&mut rows, &mut part)?;
+        }
+        // Differences are no amount of tokens in this file.
+        Ok(vec![entry(self.out, &path, part.finish()?, 0)])
+    }
+
     /// Writes the quarantine: bad records, documents that a stage failed on, repeated ids.
     pub fn quarantine(
         &self,
@@ -678,7 +731,13 @@ impl Emit<'_> {
         let file = File::create(&temporary).context("write", &temporary)?;
         let mut writer = ChecksumWriter::new(BufWriter::with_capacity(1 << 18, file));
         let mut lines = 0u64;
-        for task in &self.corpus.tasks {
+        let segments = self.corpus.segments();
+        let tasks = || {
+            segments
+                .iter()
+                .flat_map(|corpus| corpus.tasks.iter().zip(&corpus.bases))
+        };
+        for (task, _) in tasks() {
             let bad = task.folder.join("bad");
             for line in BufReader::new(File::open(&bad).context("read", &bad)?).split(b'\n') {
                 writer
@@ -689,7 +748,7 @@ impl Emit<'_> {
             }
         }
         // Not task by task with the above: the order must not tell how the work was cut.
-        for (task, &base) in self.corpus.tasks.iter().zip(&self.corpus.bases) {
+        for (task, &base) in tasks() {
             let failed = task.folder.join("failed");
             for line in BufReader::new(File::open(&failed).context("read", &failed)?).split(b'\n') {
                 let line = line.context("read", &failed)?;

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that a run writes into its output folder, but for `work`.
-pub const OUTPUT_NAMES: [&str; 11] = [
+pub const OUTPUT_NAMES: [&str; 12] = [
     "manifest.json",
     "pipeline.yaml",
     "audit.json",
@@ -42,6 +42,7 @@ pub const OUTPUT_NAMES: [&str; 11] = [
     "quarantine",
     "duplicates",
     "contamination",
+    "edits",
     "run.json",
     "run.log",
 ];
@@ -203,7 +204,13 @@ impl Finish<'_> {
         }
         // What was cut was read. Tokens were counted before every edit, so that the sums prove something.
         let mut cut: BTreeMap<(u16, u16, usize), Difference> = BTreeMap::new();
-        for (task, &base) in corpus.tasks.iter().zip(&corpus.bases) {
+        let segments = corpus.segments();
+        let tasks = || {
+            segments
+                .iter()
+                .flat_map(|corpus| corpus.tasks.iter().zip(&corpus.bases))
+        };
+        for (task, &base) in tasks() {
             for edit in task.edits.values() {
                 let fate = self.decisions.fate(base + edit.document);
                 if edit.nothing_left == 1 || fate.duplicate_id == 1 {
@@ -267,7 +274,7 @@ impl Finish<'_> {
         let mut truncated_files = Vec::new();
         let mut notes = Vec::new();
         let mut counted: BTreeMap<(u16, u16), u64> = BTreeMap::new();
-        for task in &corpus.tasks {
+        for (task, _) in tasks() {
             records += task.info.records.values().sum::<u64>();
             left_out += task.info.left_out.values().sum::<u64>();
             for (file, reasons) in &task.info.quarantined {
@@ -531,8 +538,8 @@ impl Finish<'_> {
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut records: BTreeMap<u32, u64> = BTreeMap::new();
-        for task in &self.decisions.corpus().tasks {
-            for (file, count) in &task.info.records {
+        for corpus in self.decisions.corpus().segments() {
+            for (file, count) in corpus.tasks.iter().flat_map(|task| &task.info.records) {
                 *records.entry(*file).or_default() += count;
             }
         }

@@ -3,18 +3,25 @@
 //! Every document that is read is tokenized, also those that a stage rejects: the ledger counts
 //! their tokens. A verdict is noted, not applied: a document that stage 5 rejects still takes part in
 //! a dedupe that is stage 3.
+//!
+//! An edit is applied at once, so the segments of the chain are cut such that no stage that sees all
+//! documents comes before it in its segment. A later segment reads the inputs once more, in the same tasks,
+//! and takes each document up where the segment before left it: one that was turned away is copied as it
+//! was, one that goes on has its cuts made again. Only what was cut just now is tokenized again.
 
 use super::corpus::{
-    CutRow, DocRow, EditRow, FAILED, NO_DOCUMENT, NO_STAGE, OverlapRow, SPELLS_SPECIAL, SetRow,
-    Sketches, TaskData, TaskInfo, derived_id, encode_meta,
+    Corpus, CutRow, DocRow, EditRow, FAILED, LanguageRow, NO_DOCUMENT, NO_STAGE, OverlapRow,
+    SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, UnitSet, derived_id, encode_meta,
 };
+use super::decide::Decisions;
+use super::edit::Edit;
 use super::inputs::{Inputs, Task};
 use super::progress::Progress;
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::algo::minhash::MinHasher;
-use crate::dedupe::{self, SketchScratch};
+use crate::dedupe::{self, SketchScratch, UnitRow, UnitRule};
 use crate::plan::OnError;
 use crate::record::{Document, Notes, Verdict, without};
 use crate::source::{BadRecord, Chunk, Entry, Reader};
@@ -24,6 +31,7 @@ use crate::tokenizer::Tokenizer;
 use base64::Engine as _;
 use rayon::prelude::*;
 use serde_json::json;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
@@ -43,8 +51,21 @@ pub enum Step {
         /// Words of a shingle.
         shingle_words: usize,
     },
+    /// A dedupe by paragraph or line: hashes of those are made here.
+    Units(UnitRule),
     /// Decided later, from what prepare wrote.
     Later,
+}
+
+/// What the segment before left of the documents.
+#[derive(Clone, Copy)]
+pub struct Earlier<'a> {
+    /// The documents in it.
+    pub corpus: &'a Corpus,
+    /// Who was turned away.
+    pub decisions: &'a Decisions<'a>,
+    /// What its last stage cuts out of those that were not.
+    pub edit: Option<&'a Edit>,
 }
 
 /// What prepare does.
@@ -55,6 +76,12 @@ pub struct Prepare<'a> {
     pub tokenizer: &'a Tokenizer,
     /// The chain of stages.
     pub chain: &'a [Step],
+    /// Which of them are done here.
+    pub segment: Range<usize>,
+    /// What came of the segment before.
+    pub earlier: Option<Earlier<'a>>,
+    /// Whether another segment follows.
+    pub more_follow: bool,
     /// Keep documents whose keyed hash is below this; `None` for all.
     pub sample_below: Option<u64>,
     /// Seed of the pipeline.
@@ -75,6 +102,8 @@ struct Part {
     overlaps: Vec<OverlapRow>,
     exact: Vec<Vec<[u64; 2]>>,
     near: Vec<NearPart>,
+    units: Vec<UnitPart>,
+    languages: Vec<LanguageRow>,
     /// Lines of the quarantine.
     bad: Vec<u8>,
     /// Documents that a stage failed on: place in `docs`, then the line of the quarantine.
@@ -92,6 +121,12 @@ struct NearPart {
     bands: Vec<u64>,
 }
 
+#[derive(Default)]
+struct UnitPart {
+    sets: Vec<UnitSet>,
+    rows: Vec<UnitRow>,
+}
+
 /// Buffers of a worker.
 #[derive(Default)]
 struct Scratch {
@@ -101,10 +136,13 @@ struct Scratch {
 
 impl Prepare<'_> {
     fn sketches(&self) -> Sketches {
-        let count = |of: fn(&Step) -> bool| self.chain.iter().filter(|step| of(step)).count();
+        let steps = &self.chain[self.segment.clone()];
+        let count = |of: fn(&Step) -> bool| steps.iter().filter(|step| of(step)).count();
         Sketches {
             exact: count(|step| matches!(step, Step::Exact { .. })),
             near: count(|step| matches!(step, Step::Near { .. })),
+            units: count(|step| matches!(step, Step::Units(_))),
+            languages: self.more_follow,
             text: self.keep_text,
         }
     }
@@ -126,7 +164,7 @@ impl Prepare<'_> {
                     progress.advance(task.bytes);
                     info
                 }
-                None => self.task(task, &place(number), alone, progress, stop)?,
+                None => self.task((number, task), &place(number), alone, progress, stop)?,
             };
             Ok(info)
         };
@@ -160,7 +198,7 @@ impl Prepare<'_> {
 
     fn task(
         &self,
-        task: &Task,
+        (number, task): (usize, &Task),
         place: &Path,
         alone: bool,
         progress: &dyn Progress,
@@ -177,6 +215,10 @@ impl Prepare<'_> {
         for slot in 0..sketches.near {
             streams.extend(["sets", "shingles", "bands"].map(|name| format!("near-{slot}-{name}")));
         }
+        for slot in 0..sketches.units {
+            streams.extend(["sets", "rows"].map(|name| format!("units-{slot}-{name}")));
+        }
+        streams.extend(sketches.languages.then(|| "languages".to_string()));
         let mut writer = TaskWriter::begin(place, &streams)?;
         let mut sums = Sums::default();
         let mut scratch = Scratch::default();
@@ -187,7 +229,7 @@ impl Prepare<'_> {
             if alone {
                 while let Some(chunk) = reader.next_chunk()? {
                     stop.check()?;
-                    let part = self.chunk(*file, chunk, &mut scratch);
+                    let part = self.chunk((number, *file), chunk, &mut scratch);
                     sums.append(part, &mut writer)?;
                 }
             } else {
@@ -203,7 +245,7 @@ impl Prepare<'_> {
                                 .into_par_iter()
                                 .with_max_len(1)
                                 .map_init(Scratch::default, |scratch, chunk| {
-                                    self.chunk(*file, chunk, scratch)
+                                    self.chunk((number, *file), chunk, scratch)
                                 })
                                 .collect()
                         },
@@ -219,6 +261,10 @@ impl Prepare<'_> {
                     chunks = next?;
                 }
                 append_all(&mut made, &mut sums, &mut writer)?;
+            }
+            if self.earlier.is_some() {
+                // The first segment has counted them.
+                continue;
             }
             let summary = reader.summary();
             *sums.info.records.entry(*file).or_default() += summary.records;
@@ -241,19 +287,21 @@ impl Prepare<'_> {
         Ok(sums.info)
     }
 
-    fn chunk(&self, file: u32, chunk: Chunk, scratch: &mut Scratch) -> Part {
+    fn chunk(&self, (task, file): (usize, u32), chunk: Chunk, scratch: &mut Scratch) -> Part {
         let began = Instant::now();
         let sketches = self.sketches();
         let mut part = Part {
             exact: vec![Vec::new(); sketches.exact],
             near: (0..sketches.near).map(|_| NearPart::default()).collect(),
+            units: (0..sketches.units).map(|_| UnitPart::default()).collect(),
             notes: vec![Notes::default(); self.chain.len()],
             ..Part::default()
         };
         let input = self.inputs.input_of(file);
         chunk.decode(&input.spec, &mut |entry| match entry {
-            Entry::Document(document) => self.document(file, document, &mut part, scratch),
-            Entry::Bad(bad) => self.bad(file, &bad, &mut part),
+            Entry::Document(document) => self.document((task, file), document, &mut part, scratch),
+            Entry::Bad(bad) if self.earlier.is_none() => self.bad(file, &bad, &mut part),
+            Entry::Bad(_) => {}
         });
         part.info.busy_seconds = began.elapsed().as_secs_f64();
         part
@@ -321,7 +369,13 @@ impl Prepare<'_> {
         line
     }
 
-    fn document(&self, file: u32, mut document: Document, part: &mut Part, scratch: &mut Scratch) {
+    fn document(
+        &self,
+        (task, file): (usize, u32),
+        mut document: Document,
+        part: &mut Part,
+        scratch: &mut Scratch,
+    ) {
         let name = &self.inputs.files[file as usize].found.name;
         let id_hash = match &document.id {
             Some(id) => hash::id_hash(id),
@@ -331,19 +385,55 @@ impl Prepare<'_> {
             .sample_below
             .is_some_and(|bound| hash::keyed(self.seed, "sample", id_hash) >= bound)
         {
-            *part.info.left_out.entry(file).or_default() += 1;
+            if self.earlier.is_none() {
+                *part.info.left_out.entry(file).or_default() += 1;
+            }
             return;
         }
         let mut stage = NO_STAGE;
         let (mut reason, mut value) = (0, 0.0);
-        let mut failure = self.encode(&document.text, &mut document.tokens).err();
-        if failure.is_some() {
-            // Before every stage: nothing can be said of such a document.
-            (stage, reason) = (0, FAILED);
+        let mut failure = None;
+        let tokens_read;
+        if let Some(earlier) = self.earlier {
+            match self.taken_up(earlier, (task, file), document, part) {
+                Err(fatal) => {
+                    part.fatal.get_or_insert(fatal);
+                    return;
+                }
+                Ok(None) => return,
+                Ok(Some((taken, read))) => (document, tokens_read) = (taken, read),
+            }
+            if let Some(edit) = earlier.edit
+                && let Some((at, _)) = earlier.corpus.at(task, file, document.place)
+                && let cuts = edit.cuts_of(earlier.corpus.bases[task] + at as u64)
+                && !cuts.is_empty()
+            {
+                let bytes = cuts.iter().map(|cut| cut.end - cut.start).sum::<u64>();
+                match self.cut(
+                    &mut document,
+                    (edit.stage, edit.reason),
+                    cuts.to_vec(),
+                    part,
+                ) {
+                    Ok(true) => {}
+                    Ok(false) => (stage, reason, value) = (edit.stage, edit.reason, bytes as f64),
+                    Err(error) => {
+                        (stage, reason) = (edit.stage, FAILED);
+                        failure = Some(error);
+                    }
+                }
+            }
+        } else {
+            failure = self.encode(&document.text, &mut document.tokens).err();
+            if failure.is_some() {
+                // Before every stage: nothing can be said of such a document.
+                (stage, reason) = (0, FAILED);
+            }
+            tokens_read = document.tokens.len() as u32;
         }
-        let tokens_read = document.tokens.len() as u32;
-        let (mut exact, mut near) = (0, 0);
-        for (at, step) in self.chain.iter().enumerate() {
+        let (mut exact, mut near, mut units) = (0, 0, 0);
+        for at in self.segment.clone() {
+            let step = &self.chain[at];
             let takes_part = stage == NO_STAGE;
             match step {
                 Step::Judge(judge) if takes_part => {
@@ -437,7 +527,26 @@ impl Prepare<'_> {
                     into.sets.push(set);
                     near += 1;
                 }
+                Step::Units(rule) => {
+                    let into = &mut part.units[units];
+                    let start = into.rows.len();
+                    if takes_part {
+                        dedupe::units(&document.text, *rule, &mut into.rows);
+                    }
+                    into.sets.push(UnitSet {
+                        start: start as u64,
+                        units: (into.rows.len() - start) as u64,
+                    });
+                    units += 1;
+                }
             }
+        }
+        if self.more_follow {
+            let found = document.language;
+            part.languages.push(LanguageRow {
+                code: found.map_or([0; 8], |(language, _)| language.packed()),
+                probability: found.map_or(0.0, |(_, probability)| probability),
+            });
         }
         if let Some(error) = failure {
             let text = document.text.as_bytes();
@@ -498,6 +607,70 @@ impl Prepare<'_> {
         Err(problem)
     }
 
+    /// A document as the segment before left it, and the number of its tokens as it was read; `None` where it
+    /// was turned away, and is copied as it was.
+    fn taken_up(
+        &self,
+        earlier: Earlier<'_>,
+        (task, file): (usize, u32),
+        mut document: Document,
+        part: &mut Part,
+    ) -> Result<Option<(Document, u32)>, String> {
+        let place = document.place;
+        let changed = || {
+            format!(
+                "{}: the record at {place} is not what it was when the run read it first; the file changed meanwhile. \
+                 Run again when it is at rest",
+                self.inputs.files[file as usize].found.path.display()
+            )
+        };
+        let data = &earlier.corpus.tasks[task];
+        let (at, row) = earlier.corpus.at(task, file, place).ok_or_else(changed)?;
+        let number = earlier.corpus.bases[task] + at as u64;
+        if !earlier.decisions.is_kept(number) {
+            let text = data.text_of(row).unwrap_or("");
+            self.copied(row, data.tokens_of(row), text, &document, part);
+            return Ok(None);
+        }
+        let text = std::mem::take(&mut document.text);
+        document.text = earlier.corpus.edited(task, at, text).ok_or_else(changed)?;
+        document.tokens = data.tokens_of(row).to_vec();
+        document.language = data.language_of(at);
+        Ok(Some((document, row.tokens_read)))
+    }
+
+    /// Notes a document that was turned away before: it takes part in nothing here.
+    fn copied(
+        &self,
+        row: &DocRow,
+        tokens: &[u32],
+        text: &str,
+        document: &Document,
+        part: &mut Part,
+    ) {
+        let meta_start = part.meta.len();
+        encode_meta(document.id.as_deref(), &document.fields, &mut part.meta);
+        part.docs.push(DocRow {
+            tokens_start: part.tokens.len() as u64,
+            meta_start: meta_start as u64,
+            text_start: part.text.len() as u64,
+            meta_bytes: (part.meta.len() - meta_start) as u32,
+            ..*row
+        });
+        part.tokens.extend_from_slice(tokens);
+        part.text.extend_from_slice(text.as_bytes());
+        part.exact.iter_mut().for_each(|hashes| hashes.push([0; 2]));
+        for near in &mut part.near {
+            near.sets.push(SetRow::default());
+        }
+        for units in &mut part.units {
+            units.sets.push(UnitSet::default());
+        }
+        if self.more_follow {
+            part.languages.push(LanguageRow::default());
+        }
+    }
+
     /// Cuts stretches out of a document for a stage and a reason, tokenizes what is left and notes the edit.
     /// False where nothing but white space is left: then the document stays as it was, to be turned away.
     ///
@@ -509,8 +682,7 @@ impl Prepare<'_> {
         cuts: Vec<CutRow>,
         part: &mut Part,
     ) -> Result<bool, String> {
-        let ranges = cuts.iter().map(|cut| cut.start as usize..cut.end as usize);
-        let rest = without(&document.text, ranges)
+        let rest = without(&document.text, cuts.iter().map(CutRow::range))
             .ok_or("the stretches to cut are none of its text, which is a bug")?;
         let nothing_left = rest.trim().is_empty();
         let (mut bytes, mut tokens) = (0, 0);
@@ -566,6 +738,7 @@ struct Sums {
     text: u64,
     cuts: u64,
     shingles: Vec<u64>,
+    units: Vec<u64>,
 }
 
 impl Sums {
@@ -623,6 +796,19 @@ impl Sums {
                 &format!("near-{slot}-bands"),
                 bytemuck::cast_slice(&near.bands),
             )?;
+        }
+        self.units.resize(part.units.len(), 0);
+        for (slot, units) in part.units.iter_mut().enumerate() {
+            for set in &mut units.sets {
+                set.start += self.units[slot];
+            }
+            self.units[slot] += units.rows.len() as u64;
+            let stream = |name: &str| format!("units-{slot}-{name}");
+            writer.write(&stream("sets"), bytemuck::cast_slice(&units.sets))?;
+            writer.write(&stream("rows"), bytemuck::cast_slice(&units.rows))?;
+        }
+        if !part.languages.is_empty() {
+            writer.write("languages", bytemuck::cast_slice(&part.languages))?;
         }
         self.info.documents += part.docs.len() as u64;
         self.info.tokens += part.tokens.len() as u64;

@@ -4,6 +4,7 @@ use super::arrange::arrange;
 use super::corpus::Corpus;
 use super::decide::{Decisions, KeyValues, StageNotes};
 use super::domains::{Domains, References};
+use super::edit::Edit;
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
 use super::inputs::{InputFile, Inputs, default_task_bytes};
@@ -11,6 +12,7 @@ use super::options;
 use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
+use super::segments::Segments;
 use super::teach::{self, Judge, Taught, TextFile};
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
@@ -18,6 +20,7 @@ use crate::algo::hash;
 use crate::algo::isotonic::Curve;
 use crate::algo::minhash::MinHasher;
 use crate::audit::Audit;
+use crate::dedupe::{Unit as TextUnit, UnitRule};
 use crate::pack::Frame;
 use crate::plan::{self, Place, Plan, Problems, Rejects, StageRef, TokenizerSource as Named};
 use crate::record::{FieldType, OptionError, Options, Value};
@@ -29,6 +32,7 @@ use crate::stages;
 use crate::tokenizer::{Tokenizer, TokenizerSource, file_fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -961,6 +965,18 @@ fn go(
                         keep(&stage.label, stage.options.text("keep")),
                     )
                 }
+                StageRef::UnitDedupe(unit) => (
+                    Step::Units(UnitRule {
+                        unit,
+                        normalise: stage.options.flag("normalise"),
+                        min_characters: stage.options.integer("min_characters"),
+                    }),
+                    match unit {
+                        TextUnit::Paragraph => plan::global::PARAGRAPH_DEDUPE_REASONS,
+                        TextUnit::Line => plan::global::LINE_DEDUPE_REASONS,
+                    },
+                    keep(&stage.label, "first"),
+                ),
                 StageRef::Score { .. } => (Step::Later, &[], String::new()),
                 StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
             };
@@ -1001,9 +1017,11 @@ fn go(
             )
         })
         .collect();
+    let ranges = plan.segments();
     let prepare_stages: Vec<_> = described
         .iter()
         .zip(&plan.stages)
+        .take(ranges[0].end - 1)
         .filter(|(_, stage)| !matches!(stage.kind, StageRef::Score { .. } | StageRef::Select))
         .map(|(description, _)| description)
         .collect();
@@ -1016,7 +1034,7 @@ fn go(
         .flat_map(|(stage, taught)| taught.files.iter().map(move |file| (stage, file)))
         .map(|(stage, file)| (stage, file.option, &file.name, &file.checksum))
         .collect();
-    let prepare_key = key(&json!([
+    let mut prepare_key = key(&json!([
         base_key,
         plan.seed,
         seen,
@@ -1030,25 +1048,22 @@ fn go(
     ]));
 
     let tasks = inputs.tasks(task_bytes)?;
-    let phase = Prepare {
+    let segments = Segments {
         inputs: &inputs,
+        tasks: &tasks,
         tokenizer: &tokenizer,
         chain: &chain,
+        described: &described,
+        corpora: ranges.iter().map(|_| OnceCell::new()).collect(),
+        ranges,
         sample_below: request
             .sample_share
             .map(|share| (share * u64::MAX as f64) as u64),
         seed: plan.seed,
         keep_text,
+        work: &work,
     };
-    progress.begin("prepare", inputs.bytes(), Unit::Bytes);
-    let prepared = phase.run(
-        &tasks,
-        &work.join(format!("prepare-{prepare_key}")),
-        progress,
-        stop,
-    )?;
-    let corpus = Arc::new(Corpus::new(prepared, &inputs));
-    progress.end();
+    let first = segments.first(&prepare_key, progress, stop)?;
     clock.end("prepare");
 
     let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
@@ -1059,7 +1074,9 @@ fn go(
     if reference_corpus.is_some() {
         clock.end("reference");
     }
-    let mut decisions = Decisions::new(&corpus, ids_are_given, spill.clone())?;
+    let mut decisions = Decisions::new(first, ids_are_given, spill.clone())?;
+    let mut corpus = decisions.corpus();
+    let mut edit: Option<Edit> = None;
     let mut scores: Option<(Scores<'_>, u16)> = None;
     let mut estimator = None;
     let mut domains = Domains::none();
@@ -1068,12 +1085,43 @@ fn go(
         let label = words[usize::from(*stage)].label.clone();
         notes.insert(label, std::mem::take(&mut taught.notes));
     }
-    let (mut exact, mut near) = (0, 0);
-    for (at, stage) in plan.stages.iter().enumerate() {
+    // Sketches are numbered within a segment.
+    let (mut exact, mut near, mut units) = (0, 0, 0);
+    let mut near_before = false;
+    for at in 0..=plan.stages.len() {
         stop.check()?;
         let number = at as u16 + 1;
+        if let Some(segment) = segments.beginning_at(at + 1) {
+            let edit = edit.take();
+            decisions =
+                segments.next(segment, decisions, edit, &mut prepare_key, progress, stop)?;
+            corpus = decisions.corpus();
+            (exact, near, units) = (0, 0, 0);
+            clock.end("prepare again");
+        }
+        let Some(stage) = plan.stages.get(at) else {
+            break;
+        };
         let phase = match stage.kind {
             StageRef::Document(_) => continue,
+            StageRef::UnitDedupe(unit) => {
+                let (found, counts) = decisions.unit_dedupe(number, units, stop)?;
+                edit = Some(found);
+                units += 1;
+                let (phase, names) = match unit {
+                    TextUnit::Paragraph => (
+                        "paragraph_dedupe",
+                        ["paragraphs_compared", "paragraphs_repeated"],
+                    ),
+                    TextUnit::Line => ("line_dedupe", ["lines_compared", "lines_repeated"]),
+                };
+                let counts = names.iter().zip(counts);
+                notes.insert(
+                    stage.label.clone(),
+                    counts.map(|(name, n)| (name.to_string(), n)).collect(),
+                );
+                phase
+            }
             StageRef::ExactDedupe => {
                 decisions.exact_dedupe(number, exact)?;
                 exact += 1;
@@ -1086,6 +1134,7 @@ fn go(
                     decisions.near_dedupe(number, near, &stage.options, earlier, &sources, stop)?;
                 progress.end();
                 near += 1;
+                near_before = true;
                 let counts = [
                     ("compared_as_a_whole_too_short_to_shingle", short),
                     ("candidate_buckets", report.buckets),
@@ -1127,13 +1176,13 @@ fn go(
                     wanted.usefulness_f32,
                     wanted.excess_nats
                 ]));
-                domains = domains_of(plan, &corpus, stage)?;
+                domains = domains_of(plan, corpus, stage)?;
                 let view = TokenView::of(
-                    &corpus,
+                    corpus,
                     &decisions,
                     number,
                     plan.seed,
-                    near > 0,
+                    near_before,
                     &domains,
                     stop,
                 )
@@ -1157,7 +1206,7 @@ fn go(
                 let origin = score::ModelOrigin {
                     tokenizer_fingerprint: tokenizer.fingerprint().to_string(),
                     seed: plan.seed,
-                    folds_by_component: near > 0,
+                    folds_by_component: near_before,
                     calibration: calibration.as_ref().map(|(_, about)| key(about)),
                 };
                 let phase = ScorePhase {
@@ -1189,7 +1238,7 @@ fn go(
             }
             StageRef::Select => {
                 let keys = KeyValues {
-                    corpus: &corpus,
+                    corpus,
                     scores: scores.as_ref().map(|(scores, _)| scores),
                     fields: &plan.fields,
                     seed: plan.seed,
@@ -1212,7 +1261,7 @@ fn go(
         crate::order::build(&plan.order).map_err(|error| option_error(plan, 0, 0, error))?;
     let packer = crate::pack::build(&plan.pack).map_err(|error| option_error(plan, 0, 0, error))?;
     let keys = KeyValues {
-        corpus: &corpus,
+        corpus,
         scores: scores.as_ref().map(|(scores, _)| scores),
         fields: &plan.fields,
         seed: plan.seed,
@@ -1266,10 +1315,10 @@ fn go(
     };
     let references = estimator
         .as_ref()
-        .and_then(|(_, fitted)| References::new(&corpus, &domains, fitted));
+        .and_then(|(_, fitted)| References::new(corpus, &domains, fitted));
     let emit = Emit {
         references: references.as_ref(),
-        corpus: &corpus,
+        corpus,
         decisions: &decisions,
         scores: scores.as_ref().map(|(scores, stage)| (scores, *stage)),
         metadata: finish::shard_metadata(plan, &tokenizer_manifest, estimator.as_ref(), &shape),
@@ -1292,6 +1341,9 @@ fn go(
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
     files.extend(emit.duplicates()?);
     files.extend(emit.contamination(&taught)?);
+    if plan.edits() {
+        files.extend(emit.edits()?);
+    }
     let (quarantine, repeated_ids) = emit.quarantine(&inputs, &spill)?;
     files.push(quarantine);
     progress.end();
@@ -1405,6 +1457,9 @@ fn reference(
             inputs: &inputs,
             tokenizer,
             chain: &chain,
+            segment: 0..chain.len(),
+            earlier: None,
+            more_follow: false,
             sample_below: None,
             seed: plan.seed,
             keep_text,
@@ -1426,7 +1481,7 @@ fn reference(
         if bad > 0 {
             progress.warn(&format!("{bad} records of the reference could not be read and are not used; look at its files"));
         }
-        let corpus = Corpus::new(tasks, &inputs);
+        let corpus = Corpus::new(tasks, &inputs, None);
         // The cut of the tasks does not belong into the key of the scores.
         return Ok(Some((
             corpus,

@@ -11,7 +11,8 @@ use crate::audit::{Audit, Identity};
 use crate::order::{Item, Items, Keys};
 use crate::pack::{Frame, Row};
 use crate::plan::{Overrides, Plan, Problems, TokenizerSource as Named};
-use crate::shard::{Manifest, ReadOrder, ReadRejects, ReadShard, file_checksum};
+use crate::record::{Difference, without};
+use crate::shard::{Manifest, ReadEdits, ReadOrder, ReadRejects, ReadShard, file_checksum};
 use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
@@ -73,6 +74,8 @@ struct Stretch {
 struct Content {
     id: [u64; 2],
     tokens: u64,
+    /// Tokens of its text before any edit, where it is from the inputs.
+    tokens_read: u64,
     content: [u64; 2],
     /// 0 from the output, possibly a part of a document; 1 from the inputs.
     from_inputs: u64,
@@ -273,6 +276,7 @@ fn files(
         "quarantine",
         "duplicates",
         "contamination",
+        "edits",
     ] {
         for entry in std::fs::read_dir(out.join(folder))
             .into_iter()
@@ -494,8 +498,11 @@ fn rows(
     let in_order = manifest.pack.method != "best_fit";
     documents(stretches.finish()?, audit, in_order, report)?;
     order(out, manifest, spill, report)?;
+    let cuts = edits(out, manifest, audit, spill, report, stop)?;
     if options.inputs {
-        inputs(out, manifest, options, spill, report, progress, stop)?;
+        inputs(
+            out, manifest, audit, &cuts, options, spill, report, progress, stop,
+        )?;
     }
     Ok(())
 }
@@ -751,10 +758,126 @@ fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     [a[0].wrapping_add(b[0]), a[1].wrapping_add(b[1])]
 }
 
+/// A cut that was made in a document.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Cut {
+    id: [u64; 2],
+    /// Place in the file.
+    place: u64,
+    /// Number of the edit that it belongs to.
+    edit: u64,
+    start: u64,
+    end: u64,
+}
+
+/// The cuts that were made, by document, those of one document as they were made.
+struct Cuts(ScratchColumn<Cut>);
+
+impl Cuts {
+    /// What they leave of a text as it was read; `None` where there are none, or none that fit.
+    fn rest(&self, id: [u64; 2], text: &str) -> Option<String> {
+        let all = self.0.values();
+        let mine = &all[all.partition_point(|cut| cut.id < id)..];
+        let mine = &mine[..mine.partition_point(|cut| cut.id == id)];
+        let mut rest: Option<String> = None;
+        for edit in mine.chunk_by(|a, b| a.edit == b.edit) {
+            let ranges = edit.iter().map(|cut| cut.start as usize..cut.end as usize);
+            rest = Some(without(rest.as_deref().unwrap_or(text), ranges)?);
+        }
+        rest
+    }
+
+    fn documents(&self) -> u64 {
+        self.0.values().chunk_by(|a, b| a.id == b.id).count() as u64
+    }
+}
+
+/// The cuts against the ledger.
+fn edits(
+    out: &Path,
+    manifest: &Manifest,
+    audit: &Audit,
+    spill: &Spill,
+    report: &mut Report,
+    stop: &Stop,
+) -> Result<Cuts, EngineError> {
+    let files = || {
+        let of = |file: &&crate::shard::FileEntry| file.path.starts_with("edits/");
+        manifest.files.iter().filter(of)
+    };
+    let mut sorter = spill.sorter("cuts", |a: &Cut, b: &Cut| {
+        (a.id, a.place).cmp(&(b.id, b.place))
+    });
+    let mut found: BTreeMap<[String; 3], Difference> = BTreeMap::new();
+    let mut edit: Option<(String, String)> = None;
+    let (mut number, mut place) = (0u64, 0u64);
+    for file in files() {
+        stop.check()?;
+        let mut failed = Ok(());
+        ReadEdits::open(&out.join(&file.path))?.rows(&mut |row| {
+            place += 1;
+            if row.nothing_left {
+                return true;
+            }
+            let begins = edit
+                .as_ref()
+                .is_none_or(|(id, stage)| (id.as_str(), stage.as_str()) != (row.doc_id, row.stage));
+            if begins {
+                edit = Some((row.doc_id.to_string(), row.stage.to_string()));
+                number += 1;
+            }
+            let key = [row.source, row.stage, row.reason].map(String::from);
+            *found.entry(key).or_default() += Difference {
+                documents: u64::from(begins),
+                bytes: row.byte_end as i64 - row.byte_start as i64,
+                tokens: row.tokens,
+            };
+            failed = sorter.push(Cut {
+                id: id_of(row.doc_id),
+                place,
+                edit: number,
+                start: row.byte_start,
+                end: row.byte_end,
+            });
+            failed.is_ok()
+        })?;
+        failed?;
+    }
+    let said: BTreeMap<_, _> = audit
+        .edited
+        .iter()
+        .map(|row| {
+            let key = [&row.source, &row.stage, &row.reason].map(String::clone);
+            (key, row.counts)
+        })
+        .collect();
+    if files().next().is_some() || !said.is_empty() {
+        report.check(
+            "the cuts are those of the ledger",
+            (found != said).then(|| {
+                "documents, bytes and tokens by source, stage and reason differ".to_string()
+            }),
+            format!("{} cuts in {number} edits", sorter.len()),
+        );
+    }
+    let mut cuts = ScratchColumn::create(&spill.folder().join("cuts-by-id"), sorter.len())?;
+    for (slot, cut) in cuts.values_mut().iter_mut().zip(sorter.finish()?) {
+        *slot = cut?;
+    }
+    Ok(Cuts(cuts))
+}
+
 /// Reads and tokenizes the inputs again and compares document by document.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one walk over the inputs proves several claims"
+)]
 fn inputs(
     out: &Path,
     manifest: &Manifest,
+    audit: &Audit,
+    cuts: &Cuts,
     options: &VerifyOptions,
     spill: &Spill,
     report: &mut Report,
@@ -823,6 +946,7 @@ fn inputs(
                     contents.push(Content {
                         id: id_of(segment.doc_id),
                         tokens: ids.len() as u64,
+                        tokens_read: 0,
                         content: sum_of(ids, at),
                         from_inputs: 0,
                         at,
@@ -844,6 +968,7 @@ fn inputs(
                 failed = contents.push(Content {
                     id: id_of(row.doc_id),
                     tokens: ids.len() as u64,
+                    tokens_read: 0,
                     content: sum_of(&ids, 0),
                     from_inputs: 0,
                     at: 0,
@@ -877,9 +1002,16 @@ fn inputs(
                     if !sampled || tokenizer.encode_into(&document.text, &mut ids).is_err() {
                         return;
                     }
+                    let tokens_read = ids.len() as u64;
+                    if let Some(rest) = cuts.rest(id_of(&id), &document.text)
+                        && tokenizer.encode_into(&rest, &mut ids).is_err()
+                    {
+                        ids.clear();
+                    }
                     let content = Content {
                         id: id_of(&id),
                         tokens: ids.len() as u64,
+                        tokens_read,
                         content: sum_of(&ids, 0),
                         from_inputs: 1,
                         at: read,
@@ -896,10 +1028,16 @@ fn inputs(
     failed?;
     progress.end();
     let (mut same, mut differing, mut unmatched, mut missing) = (0u64, 0u64, 0u64, 0u64);
+    let (mut tokens_read, mut last_read) = (0u64, None);
     let mut output: Option<Content> = None;
     let mut matched = true;
     for content in contents.finish()? {
         let content = content?;
+        // Of repeated ids the first is a document.
+        let first = content.from_inputs == 1 && last_read.replace(content.id) != Some(content.id);
+        if first {
+            tokens_read += content.tokens_read;
+        }
         if content.from_inputs == 0 {
             match &mut output {
                 Some(whole) if whole.id == content.id => {
@@ -921,7 +1059,7 @@ fn inputs(
                 matched = true;
             }
         } else {
-            unmatched += 1;
+            unmatched += u64::from(first);
         }
     }
     missing += u64::from(!matched);
@@ -929,17 +1067,29 @@ fn inputs(
         .files
         .iter()
         .any(|file| file.path.starts_with("rejects/"));
-    let problem = if differing > 0 || missing > 0 || (rejects_kept && unmatched > 0) {
+    // Documents that a stage failed on are in quarantine.
+    let failed = Audit::total_loss(&audit.failed).documents;
+    let problem = if differing > 0 || missing > 0 || (rejects_kept && unmatched > failed) {
         Some(format!(
             "{differing} documents differ, {missing} are not in the inputs, {unmatched} are only in the inputs"
         ))
     } else {
         None
     };
+    let after_cuts = match cuts.documents() {
+        0 => String::new(),
+        edited => format!(", {edited} of them as the cuts in edits/ leave them"),
+    };
     report.check(
         "the tokens are those of the inputs, document by document",
         problem,
-        format!("{same} documents"),
+        format!("{same} documents{after_cuts}"),
+    );
+    let said = Audit::total(&audit.read).tokens;
+    report.check(
+        "the inputs have as many tokens as the ledger has read",
+        (tokens_read != said).then(|| format!("{tokens_read} against {said}")),
+        format!("{tokens_read} tokens"),
     );
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::{
     replace_home_in_glob, sections,
 };
 use crate::algo::hash::content;
+use crate::dedupe::Unit;
 use crate::record::{
     FieldSpec, FieldType, Kind, OptionError, OptionSpec, Options, Spec, Value, Variant,
 };
@@ -701,6 +702,8 @@ impl Checker<'_> {
         let kind = match document_stage {
             Some(index) => StageRef::Document(index),
             None if name == global::EXACT_DEDUPE.name => StageRef::ExactDedupe,
+            None if name == global::PARAGRAPH_DEDUPE.name => StageRef::UnitDedupe(Unit::Paragraph),
+            None if name == global::LINE_DEDUPE.name => StageRef::UnitDedupe(Unit::Line),
             None if name == global::NEAR_DEDUPE.name => StageRef::NearDedupe,
             None => StageRef::Select,
         };
@@ -708,8 +711,12 @@ impl Checker<'_> {
             match kind {
                 StageRef::Document(index) => {
                     let built = (self.tables.stages[index].build)(&walked.options);
+                    if built.as_ref().is_ok_and(|stage| stage.edits()) {
+                        self.judge_edit(mark, name);
+                    }
                     self.judge(built.err(), &walked);
                 }
+                StageRef::UnitDedupe(_) => self.judge_edit(mark, name),
                 StageRef::NearDedupe => self.judge_near_dedupe(&walked),
                 StageRef::Select => self.judge_select(&walked),
                 StageRef::ExactDedupe | StageRef::Score { .. } => {}
@@ -800,6 +807,17 @@ impl Checker<'_> {
             },
             filled,
         ))
+    }
+
+    /// Every token has its usefulness from 'score' on, so the texts stay as they are.
+    fn judge_edit(&mut self, mark: Mark, name: &str) {
+        if !matches!(self.known.score, Score::None) {
+            let message = format!(
+                "stage '{name}' cuts texts, so it must stand before 'score', which gives every token of a text its \
+                 usefulness; move it up"
+            );
+            self.problem(mark, message);
+        }
     }
 
     fn judge_near_dedupe(&mut self, walked: &Walked) {

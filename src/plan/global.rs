@@ -24,6 +24,82 @@ pub const EXACT_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
     "The text is that of the kept document; the value is their similarity, always 1",
 )];
 
+/// Repeated paragraphs.
+pub const PARAGRAPH_DEDUPE: Spec = Spec {
+    name: "paragraph_dedupe",
+    summary: "Cuts paragraphs out of documents that stand in the corpus already",
+    details: "A paragraph is the lines between two blank lines, or between one and an end of the text; lines of white \
+              space alone are blank. Two paragraphs are repeats where the 128-bit xxHash3 of their text is the same; \
+              LF and CR LF are one line end. The first one stays: that of the smallest (place in 'inputs', id), then \
+              the first in the document, so repeats within a document go too. With a paragraph go the blank lines \
+              after it; at the end of the text, those before it. The document keeps its id, what comes after sees the \
+              text that is left, with new token ids, and 'edits/' lists every cut with the document that keeps the \
+              paragraph. Of a document of which nothing is left, all is rejected. Must stand before 'score'.",
+    options: &[
+        OptionSpec {
+            name: "min_characters",
+            kind: Kind::Integer {
+                min: 1,
+                max: u64::MAX,
+            },
+            default: Some("100"),
+            doc: "Fewest characters (Unicode scalar values, without white space around them) of a paragraph that is \
+                  compared; one with exactly as many is. Shorter ones are headings and ordinary phrases",
+        },
+        UNIT_NORMALISE,
+    ],
+    example: "{ min_characters: 100 }",
+};
+
+/// Reasons of [`PARAGRAPH_DEDUPE`].
+pub const PARAGRAPH_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
+    "repeated_paragraph",
+    "Paragraphs of it stand earlier in the corpus and were cut out; the document is rejected where nothing else is in \
+     it, and the value is then the number of bytes that were to be cut",
+)];
+
+/// Repeated lines.
+pub const LINE_DEDUPE: Spec = Spec {
+    name: "line_dedupe",
+    summary: "Cuts lines out of documents that stand in the corpus already",
+    details: "A line is what stands before LF, CR LF or the end of the text. Two lines are repeats where the 128-bit \
+              xxHash3 of their text is the same. The first one stays: that of the smallest (place in 'inputs', id), \
+              then the first in the document, so repeats within a document go too. With a line goes its line end. The \
+              document keeps its id, what comes after sees the text that is left, with new token ids, and 'edits/' \
+              lists every cut with the document that keeps the line. Of a document of which nothing is left, all is \
+              rejected. Lines of code, verse and tables repeat for good reasons: use it for web pages. Must stand \
+              before 'score'.",
+    options: &[
+        OptionSpec {
+            name: "min_characters",
+            kind: Kind::Integer {
+                min: 1,
+                max: u64::MAX,
+            },
+            default: Some("50"),
+            doc: "Fewest characters (Unicode scalar values, without white space around them) of a line that is \
+                  compared; one with exactly as many is. Shorter ones are headings and ordinary phrases",
+        },
+        UNIT_NORMALISE,
+    ],
+    example: "{ min_characters: 50 }",
+};
+
+/// Reasons of [`LINE_DEDUPE`].
+pub const LINE_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
+    "repeated_line",
+    "Lines of it stand earlier in the corpus and were cut out; the document is rejected where nothing else is in it, \
+     and the value is then the number of bytes that were to be cut",
+)];
+
+const UNIT_NORMALISE: OptionSpec = OptionSpec {
+    name: "normalise",
+    kind: Kind::Bool,
+    default: Some("false"),
+    doc: "Whether they are compared after NFC, lower-casing, turning every run of white space into one space and \
+          trimming. What stays is left as it is",
+};
+
 /// Near copies.
 pub const NEAR_DEDUPE: Spec = Spec {
     name: "near_dedupe",

@@ -14,6 +14,7 @@ mod problem;
 mod scalar;
 mod schema;
 mod sections;
+mod segments;
 mod tables;
 mod walk;
 mod yaml;
@@ -26,6 +27,7 @@ pub use problem::{Problem, Problems};
 pub use schema::pipeline_schema;
 pub use tables::{StageSpec, Tables, stage_specs};
 
+use crate::dedupe::Unit;
 use crate::record::{FieldSpec, Options, Variant};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -162,6 +164,8 @@ pub enum StageRef {
     Document(usize),
     /// [`global::EXACT_DEDUPE`].
     ExactDedupe,
+    /// [`global::PARAGRAPH_DEDUPE`] or [`global::LINE_DEDUPE`].
+    UnitDedupe(Unit),
     /// [`global::NEAR_DEDUPE`].
     NearDedupe,
     /// [`global::SCORE`].

@@ -63,6 +63,11 @@ impl Tables {
             })
             .collect();
         specs.push(global(&global::EXACT_DEDUPE, global::EXACT_DEDUPE_REASONS));
+        specs.push(global(
+            &global::PARAGRAPH_DEDUPE,
+            global::PARAGRAPH_DEDUPE_REASONS,
+        ));
+        specs.push(global(&global::LINE_DEDUPE, global::LINE_DEDUPE_REASONS));
         specs.push(global(&global::NEAR_DEDUPE, global::NEAR_DEDUPE_REASONS));
         let mut score = global(&global::SCORE, &[]);
         score.choices = Some((global::SCORE_TAG, self.estimator_specs()));

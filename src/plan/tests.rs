@@ -1393,6 +1393,15 @@ fn options_that_make_no_sense_together_are_refused() {
         ],
     );
     refused(
+        "stages: [score: { estimator: random }, line_dedupe: {}, paragraph_dedupe: {}]",
+        &[
+            "7:40: stage 'line_dedupe' cuts texts, so it must stand before 'score', which gives every token of a text its \
+             usefulness; move it up",
+            "7:57: stage 'paragraph_dedupe' cuts texts, so it must stand before 'score', which gives every token of a text \
+             its usefulness; move it up",
+        ],
+    );
+    refused(
         "stages: [score: { estimator: random }, score: { estimator: random }]",
         &[
             "7:40: a pipeline must have at most one stage 'score', got a second one; remove one of them",
@@ -1623,13 +1632,15 @@ fn a_bare_file_name_has_the_current_folder_as_base() {
 
 /// A pipeline around one stage, with what its example may refer to.
 fn around(stage: &str, example: &str) -> String {
-    let score = if stage == "score" {
-        ""
-    } else {
-        "  - score: { estimator: random }\n"
+    // Stages that cut texts stand before it, and 'select' after it.
+    let score = "  - score: { estimator: random }\n";
+    let (before, after) = match stage {
+        "score" => ("", ""),
+        "select" => (score, ""),
+        _ => ("", score),
     };
     format!(
-        "{HEAD}inputs: [ {{ path: a.jsonl, source: web, fields: {{ stars: int }} }} ]\nstages:\n{score}  - {stage}: {example}\n"
+        "{HEAD}inputs: [ {{ path: a.jsonl, source: web, fields: {{ stars: int }} }} ]\nstages:\n{before}  - {stage}: {example}\n{after}"
     )
 }
 
@@ -1637,15 +1648,18 @@ fn around(stage: &str, example: &str) -> String {
 fn the_examples_of_the_global_stages_load() {
     for stage in [
         &global::EXACT_DEDUPE,
+        &global::PARAGRAPH_DEDUPE,
+        &global::LINE_DEDUPE,
         &global::NEAR_DEDUPE,
         &global::SCORE,
         &global::SELECT,
     ] {
         let plan = load_text(&around(stage.name, stage.example));
         let plan = plan.unwrap_or_else(|problems| panic!("{}: {problems}", stage.name));
-        assert_eq!(
-            plan.stages.last().map(|stage| stage.label.as_str()),
-            Some(stage.name)
+        assert!(
+            plan.stages.iter().any(|found| found.label == stage.name),
+            "{}",
+            stage.name
         );
     }
 }

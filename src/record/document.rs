@@ -22,6 +22,17 @@ impl Language {
         Some(Language(packed))
     }
 
+    /// The code with zero bytes after it.
+    pub fn packed(self) -> [u8; 8] {
+        self.0
+    }
+
+    /// What [`Language::packed`] gave; `None` for zeros.
+    pub fn unpacked(packed: [u8; 8]) -> Option<Language> {
+        let length = packed.iter().position(|&b| b == 0).unwrap_or(8);
+        Language::new(std::str::from_utf8(&packed[..length]).ok()?)
+    }
+
     /// The code.
     pub fn code(&self) -> &str {
         let length = self.0.iter().position(|&b| b == 0).unwrap_or(8);

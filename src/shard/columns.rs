@@ -2,8 +2,9 @@
 
 use crate::record::{FieldSpec, FieldType, FieldValue};
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Float32Array, Float64Array, Float64Builder, Int64Builder, ListArray,
-    StringArray, StringBuilder, StructArray, UInt8Array, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, BooleanBuilder, Float32Array, Float64Array, Float64Builder, Int64Array,
+    Int64Builder, ListArray, StringArray, StringBuilder, StructArray, UInt8Array, UInt32Array,
+    UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
@@ -545,6 +546,80 @@ impl Duplicates {
                 Arc::new(UInt32Array::from_iter_values(
                     rows.iter().map(|row| row.tokens),
                 )),
+            ],
+        )
+    }
+}
+
+/// One stretch that was cut out of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CutEvidence {
+    /// The document.
+    pub doc_id: String,
+    /// Its source.
+    pub source: String,
+    /// Label of the stage.
+    pub stage: String,
+    /// The stage's reason.
+    pub reason: String,
+    /// First byte of the stretch, in the text as it reached the stage.
+    pub byte_start: u64,
+    /// The byte after its last one.
+    pub byte_end: u64,
+    /// The document that keeps what was cut here, where there is one.
+    pub kept_id: Option<String>,
+    /// With the first cut that a stage made in a document, its tokens before less those after all of them; else 0.
+    pub tokens: i64,
+    /// Whether nothing was left, so that the stage rejected the document as it was.
+    pub nothing_left: bool,
+}
+
+/// Cuts on their way into a batch.
+pub struct Edits;
+
+impl Edits {
+    /// Columns of the evidence.
+    pub fn schema() -> SchemaRef {
+        let column = |name: &str, kind: DataType| Field::new(name, kind, name == "kept_id");
+        Arc::new(Schema::new(vec![
+            column("doc_id", DataType::Utf8),
+            column("source", DataType::Utf8),
+            column("stage", DataType::Utf8),
+            column("reason", DataType::Utf8),
+            column("byte_start", DataType::UInt64),
+            column("byte_end", DataType::UInt64),
+            column("kept_id", DataType::Utf8),
+            column("tokens", DataType::Int64),
+            column("nothing_left", DataType::Boolean),
+        ]))
+    }
+    /// The batch.
+    ///
+    /// # Errors
+    /// When columns do not agree in length, which only a bug can cause.
+    pub fn batch(rows: &[CutEvidence]) -> Result<RecordBatch, ArrowError> {
+        let text = |of: fn(&CutEvidence) -> &String| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(rows.iter().map(of)))
+        };
+        let place = |of: fn(&CutEvidence) -> u64| -> ArrayRef {
+            Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
+        };
+        let kept: StringArray = rows.iter().map(|row| row.kept_id.as_deref()).collect();
+        let nothing_left: Vec<bool> = rows.iter().map(|row| row.nothing_left).collect();
+        RecordBatch::try_new(
+            Edits::schema(),
+            vec![
+                text(|row| &row.doc_id),
+                text(|row| &row.source),
+                text(|row| &row.stage),
+                text(|row| &row.reason),
+                place(|row| row.byte_start),
+                place(|row| row.byte_end),
+                Arc::new(kept),
+                Arc::new(Int64Array::from_iter_values(
+                    rows.iter().map(|row| row.tokens),
+                )),
+                Arc::new(BooleanArray::from(nothing_left)),
             ],
         )
     }

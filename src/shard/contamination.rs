@@ -16,9 +16,9 @@ pub struct ContaminationRow {
     /// Label of the stage that found it.
     pub stage: String,
     /// First byte, in the text as it reached the stage.
-    pub start_byte: u64,
+    pub byte_start: u64,
     /// The byte after the last one.
-    pub end_byte: u64,
+    pub byte_end: u64,
     /// File of the evaluation set.
     pub set: String,
     /// Id of the item: of the first one in the set with this text.
@@ -41,8 +41,8 @@ impl Contamination {
             Field::new("doc_id", DataType::Utf8, false),
             Field::new("source", DataType::Utf8, false),
             Field::new("stage", DataType::Utf8, false),
-            Field::new("start_byte", DataType::UInt64, false),
-            Field::new("end_byte", DataType::UInt64, false),
+            Field::new("byte_start", DataType::UInt64, false),
+            Field::new("byte_end", DataType::UInt64, false),
             Field::new("set", DataType::Utf8, false),
             Field::new("item_id", DataType::Utf8, false),
             Field::new("items", DataType::UInt32, false),
@@ -73,8 +73,8 @@ impl Contamination {
                 text(|row| &row.doc_id),
                 text(|row| &row.source),
                 text(|row| &row.stage),
-                place(|row| row.start_byte),
-                place(|row| row.end_byte),
+                place(|row| row.byte_start),
+                place(|row| row.byte_end),
                 text(|row| &row.set),
                 text(|row| &row.item_id),
                 number(|row| row.items),

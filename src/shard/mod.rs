@@ -13,8 +13,8 @@ mod reader;
 pub use calibration::{Calibration, CalibrationHalf, ReliabilityRow, schema as calibration_schema};
 pub use checksum::{ChecksumWriter, file_checksum};
 pub use columns::{
-    DuplicateRow, Duplicates, Order, OrderRow, RejectRow, Rejects, SegmentRow, ShardRow, ShardRows,
-    ShardShape, UsefulnessType, schema,
+    CutEvidence, DuplicateRow, Duplicates, Edits, Order, OrderRow, RejectRow, Rejects, SegmentRow,
+    ShardRow, ShardRows, ShardShape, UsefulnessType, schema,
 };
 pub use contamination::{Contamination, ContaminationRow};
 pub use losses::{LossesRead, ReadLosses};
@@ -23,7 +23,9 @@ pub use manifest::{
     Totals, schema as manifest_schema,
 };
 pub use part::{Encoded, Part, PartEncoder, PartError};
-pub use reader::{ReadOrder, ReadRejects, ReadSegment, ReadShard, RejectRead, RowRead};
+pub use reader::{
+    CutRead, ReadEdits, ReadOrder, ReadRejects, ReadSegment, ReadShard, RejectRead, RowRead,
+};
 
 /// The JSON Schema of a row of a shard (draft 2020-12).
 pub fn row_schema() -> serde_json::Value {

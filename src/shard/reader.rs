@@ -4,7 +4,7 @@ use super::columns::OrderRow;
 use super::part::PartError;
 use crate::algo::quantise::value_of;
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Float32Type, Float64Type, UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{Float32Type, Float64Type, Int64Type, UInt8Type, UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
@@ -383,6 +383,85 @@ impl ReadRejects {
                             .values()
                             .to_vec()
                     }),
+                };
+                if !visit(read) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of cuts.
+pub struct ReadEdits {
+    reader: ParquetRecordBatchReader,
+    path: PathBuf,
+}
+
+/// One stretch that was cut out of a document.
+#[derive(Clone, Copy, Debug)]
+pub struct CutRead<'a> {
+    /// Id of the document.
+    pub doc_id: &'a str,
+    /// Its source.
+    pub source: &'a str,
+    /// Label of the stage.
+    pub stage: &'a str,
+    /// The stage's reason.
+    pub reason: &'a str,
+    /// First byte, in the text as it reached the stage.
+    pub byte_start: u64,
+    /// The byte after the last one.
+    pub byte_end: u64,
+    /// The document that keeps what was cut here, where there is one.
+    pub kept_id: Option<&'a str>,
+    /// Tokens before less those after all cuts of the stage in the document, with the first of them; else 0.
+    pub tokens: i64,
+    /// Whether nothing was left, so that the stage rejected the document as it was.
+    pub nothing_left: bool,
+}
+
+impl ReadEdits {
+    /// Opens a file of cuts.
+    ///
+    /// # Errors
+    /// When it is not a Parquet file.
+    pub fn open(path: &Path) -> Result<ReadEdits, PartError> {
+        Ok(ReadEdits {
+            reader: open(path)?.0,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Calls `visit` for each row in order; stops early where it says `false`.
+    ///
+    /// # Errors
+    /// When the file is damaged or lacks a column.
+    pub fn rows(&mut self, visit: &mut dyn FnMut(CutRead<'_>) -> bool) -> Result<(), PartError> {
+        let path = &self.path;
+        for batch in &mut self.reader {
+            let batch = batch.map_err(|e: ArrowError| PartError::at(path, e))?;
+            let doc_ids = column!(batch, path, "doc_id", as_string_opt::<i32>)?;
+            let sources = column!(batch, path, "source", as_string_opt::<i32>)?;
+            let stages = column!(batch, path, "stage", as_string_opt::<i32>)?;
+            let reasons = column!(batch, path, "reason", as_string_opt::<i32>)?;
+            let starts = column!(batch, path, "byte_start", as_primitive_opt::<UInt64Type>)?;
+            let ends = column!(batch, path, "byte_end", as_primitive_opt::<UInt64Type>)?;
+            let kept = column!(batch, path, "kept_id", as_string_opt::<i32>)?;
+            let tokens = column!(batch, path, "tokens", as_primitive_opt::<Int64Type>)?;
+            let nothing_left = column!(batch, path, "nothing_left", as_boolean_opt)?;
+            for row in 0..batch.num_rows() {
+                let read = CutRead {
+                    doc_id: doc_ids.value(row),
+                    source: sources.value(row),
+                    stage: stages.value(row),
+                    reason: reasons.value(row),
+                    byte_start: starts.value(row),
+                    byte_end: ends.value(row),
+                    kept_id: kept.is_valid(row).then(|| kept.value(row)),
+                    tokens: tokens.value(row),
+                    nothing_left: nothing_left.value(row),
                 };
                 if !visit(read) {
                     return Ok(());

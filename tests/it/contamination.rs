@@ -38,7 +38,7 @@ fn shown<'t>(
                 row.doc_id.clone(),
                 row.set.clone(),
                 row.item_id.clone(),
-                &text[row.start_byte as usize..row.end_byte as usize],
+                &text[row.byte_start as usize..row.byte_end as usize],
             )
         })
         .collect()
@@ -465,7 +465,7 @@ fn every_planted_question_is_found_and_no_clean_document_is_flagged() {
         let (start, end) = (place(start), place(end));
         let here = mine
             .iter()
-            .filter(|row| row.start_byte < end && row.end_byte > start);
+            .filter(|row| row.byte_start < end && row.byte_end > start);
         count[1] += u32::from(here.count() > 0);
         count[2] += u32::from(mine.iter().any(|row| row.keys_held == row.keys));
     }

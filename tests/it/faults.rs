@@ -23,7 +23,7 @@ fn start(pipeline: &Path, out: &Path, more: &[&str]) -> Child {
 }
 
 /// Kills a run after a while. False where it was done before.
-fn killed_after(pipeline: &Path, out: &Path, delay: Duration) -> bool {
+pub fn killed_after(pipeline: &Path, out: &Path, delay: Duration) -> bool {
     let mut child = start(pipeline, out, &[]);
     std::thread::sleep(delay);
     child.kill().expect("it is our child");

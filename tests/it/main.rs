@@ -4,6 +4,7 @@ mod calibration;
 mod cli;
 mod contamination;
 mod contract;
+mod edits;
 mod estimators;
 mod faults;
 mod memory;

@@ -345,7 +345,7 @@ pub fn assert_same(expected: &BTreeMap<String, Vec<u8>>, out: &Path, what: &str)
 }
 
 /// Runs with one setting after another and compares all that is written with that of the first.
-fn assert_settings_change_nothing(
+pub fn assert_settings_change_nothing(
     pipeline: &Path,
     folder: &Path,
     settings: &[&[&str]],
