@@ -1,5 +1,6 @@
 //! Pure algorithms on slices: no I/O, no clock, no threads.
 
+pub mod bare_words;
 pub mod causal_lm;
 pub mod dsir;
 pub mod excess;
@@ -15,6 +16,7 @@ pub mod minhash;
 pub mod ngram_model;
 pub mod ngram_table;
 pub mod novelty;
+pub mod overlap;
 pub mod pacing;
 pub mod quantise;
 pub mod safetensors;

@@ -1,10 +1,12 @@
-//! What a word is, in its two senses, and hashes of words.
+//! What a word is, in two senses, and hashes of words.
 //!
 //! * [`Words`]: *written words*, maximal runs of characters that are not white space, for rules on
 //!   how a text looks. Punctuation stays with its word.
 //! * [`normalised_words`]: *spoken words*, maximal runs of letters, marks, digits and underscores
 //!   in lower case, for comparing texts. Punctuation and layout are ignored; in scripts that are
 //!   written without spaces every character is a word of its own.
+//!
+//! A third sense, which drops punctuation inside a written word too, is in [`super::bare_words`].
 
 use std::sync::LazyLock;
 use unicode_normalization::char::is_combining_mark;
@@ -166,7 +168,7 @@ impl Iterator for Words<'_> {
 }
 
 /// Whether a character belongs to spoken words: a letter, mark, digit, number or underscore.
-fn is_word_character(c: char) -> bool {
+pub(super) fn is_word_character(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || (c >= '\u{300}' && is_combining_mark(c))
 }
 
@@ -181,7 +183,7 @@ pub fn is_of_unspaced_script(c: char) -> bool {
 }
 
 /// Unicode's simple lower case: one character for one.
-fn simple_lower_case(c: char) -> char {
+pub(super) fn simple_lower_case(c: char) -> char {
     // U+0130 is the only character whose full lower case is longer than one character.
     c.to_lowercase()
         .next()
@@ -190,7 +192,7 @@ fn simple_lower_case(c: char) -> char {
 
 /// For each character below U+0800, which is what two bytes of UTF-8 hold, its lower-case form
 /// where it belongs to spoken words, else 0.
-static LOWER_CASE_OF_SHORT: LazyLock<Vec<u16>> = LazyLock::new(|| {
+pub(super) static LOWER_CASE_OF_SHORT: LazyLock<Vec<u16>> = LazyLock::new(|| {
     (0..0x800)
         .map(|code| {
             let character = char::from_u32(code).expect("below the surrogates");

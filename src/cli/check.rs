@@ -187,6 +187,9 @@ impl Check {
                 FLOPS_PER_CORE_SECOND / 1e9
             ));
         }
+        for warning in prepared.warnings() {
+            text.push_str(&format!("warning     {warning}\n"));
+        }
         if later_segments > 0 {
             text.push_str(&format!(
                 "            the inputs are read {} times: what comes after a cut sees the text that it leaves\n",

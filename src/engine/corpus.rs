@@ -107,6 +107,26 @@ impl CutRow {
     }
 }
 
+/// A stretch of a document's text that stands in a text that a stage was given: 40 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct OverlapRow {
+    /// Place of the document in its task; in a part of a task, in the part.
+    pub document: u64,
+    /// First byte, in the text as it reached the stage.
+    pub start: u64,
+    /// The byte after the last one.
+    pub end: u64,
+    /// Number of the other text among those of the stage.
+    pub item: u32,
+    /// Its keys that the document holds.
+    pub keys_held: u32,
+    /// Its keys.
+    pub keys: u32,
+    /// Stage in the chain.
+    pub stage: u32,
+}
+
 /// The shingle set of one document: where it stands in the task's file of shingles.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -190,6 +210,8 @@ pub struct TaskData {
     pub edits: Column<EditRow>,
     /// Their cuts, one edit's after another's.
     pub cuts: Column<CutRow>,
+    /// What stages found of texts that they were given, by document, then stage and stretch.
+    pub overlaps: Column<OverlapRow>,
     /// Languages by document, where another segment follows.
     languages: Option<Column<LanguageRow>>,
     /// Units of each dedupe by paragraph or line.
@@ -234,6 +256,7 @@ impl TaskData {
             },
             edits: Column::open(&path("edits"))?,
             cuts: Column::open(&path("cuts"))?,
+            overlaps: Column::open(&path("overlaps"))?,
             languages: sketches
                 .languages
                 .then(|| Column::open(&path("languages")))
@@ -274,6 +297,14 @@ impl TaskData {
         let first = edits.partition_point(|edit| edit.document < document);
         let rest = &edits[first..];
         &rest[..rest.partition_point(|edit| edit.document == document)]
+    }
+
+    /// What stages found in the document at a place of this task of texts that they were given.
+    pub fn overlaps_of(&self, document: u64) -> &[OverlapRow] {
+        let overlaps = self.overlaps.values();
+        let first = overlaps.partition_point(|overlap| overlap.document < document);
+        let rest = &overlaps[first..];
+        &rest[..rest.partition_point(|overlap| overlap.document == document)]
     }
 
     /// The cuts of an edit of this task.

@@ -196,7 +196,7 @@ impl ShardSums {
     }
 }
 
-fn arrow_error(error: arrow::error::ArrowError) -> EngineError {
+pub(super) fn arrow_error(error: arrow::error::ArrowError) -> EngineError {
     EngineError::Failed(format!(
         "a batch could not be built, which is a bug: {error}"
     ))
@@ -230,7 +230,12 @@ fn write_groups<G: Send + Sync, S: Send>(
     Ok(())
 }
 
-fn entry(out: &Path, path: &Path, written: (u64, u64, String), tokens: u64) -> FileEntry {
+pub(super) fn entry(
+    out: &Path,
+    path: &Path,
+    written: (u64, u64, String),
+    tokens: u64,
+) -> FileEntry {
     let (bytes, rows, checksum) = written;
     let path = path
         .strip_prefix(out)
@@ -854,7 +859,7 @@ impl<'a> RawRecords<'a> {
 }
 
 /// An empty folder.
-fn fresh_folder(folder: &Path) -> Result<(), EngineError> {
+pub(super) fn fresh_folder(folder: &Path) -> Result<(), EngineError> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).context("empty", folder)?;
     }

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that a run writes into its output folder, but for `work`.
-pub const OUTPUT_NAMES: [&str; 11] = [
+pub const OUTPUT_NAMES: [&str; 12] = [
     "manifest.json",
     "pipeline.yaml",
     "audit.json",
@@ -41,6 +41,7 @@ pub const OUTPUT_NAMES: [&str; 11] = [
     "rejects",
     "quarantine",
     "duplicates",
+    "contamination",
     "edits",
     "run.json",
     "run.log",

@@ -26,6 +26,7 @@
 //! | units of a dedupe by paragraph or line | prepare | 16 a document, 32 a unit that is long enough |
 //! | shingles of a near dedupe | prepare | 8 a distinct shingle: 1.24 a byte of text that takes part |
 //! | text, where `rejects: text` | prepare | 1 a byte of text |
+//! | stretches that `decontaminate` found | prepare | 40 each |
 //! | edits and cuts | prepare | 48 a document that a stage edited, 24 a cut |
 //! | a later segment | prepare again | index, fields, token ids and text once more; 12 a document for languages |
 //! | the reference's index and ids | reference | as above |
@@ -53,6 +54,7 @@
 //! and 509 MB with it on two threads, of which the fit's tables and buffers make the difference; they
 //! grow with `fit_tokens` up to half of `--memory`. A sort holds up to a quarter of `--memory`, then
 //! spills. Kendall's tau takes 16 bytes a document and key for at most 10 million documents.
+//! `decontaminate` holds about 20 bytes for each word of its evaluation sets.
 //!
 //! Reads of mapped files are in order but for two: `emit` reads each document's ids and usefulness
 //! in curriculum order, a near dedupe the sets of its candidate pairs. Where `work/` is larger than
@@ -83,6 +85,7 @@
 
 mod arrange;
 mod calibrate;
+mod contamination;
 mod corpus;
 mod decide;
 mod domains;
@@ -99,6 +102,7 @@ mod run;
 mod scores;
 mod segments;
 mod spans;
+mod teach;
 mod threshold;
 mod verify;
 mod work;
@@ -109,6 +113,7 @@ pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
 pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
+pub use teach::{Judge, Taught, TextFile};
 pub use threshold::threshold;
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
 

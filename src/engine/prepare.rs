@@ -10,8 +10,8 @@
 //! was, one that goes on has its cuts made again. Only what was cut just now is tokenized again.
 
 use super::corpus::{
-    Corpus, CutRow, DocRow, EditRow, FAILED, LanguageRow, NO_DOCUMENT, NO_STAGE, SPELLS_SPECIAL,
-    SetRow, Sketches, TaskData, TaskInfo, UnitSet, derived_id, encode_meta,
+    Corpus, CutRow, DocRow, EditRow, FAILED, LanguageRow, NO_DOCUMENT, NO_STAGE, OverlapRow,
+    SPELLS_SPECIAL, SetRow, Sketches, TaskData, TaskInfo, UnitSet, derived_id, encode_meta,
 };
 use super::decide::Decisions;
 use super::edit::Edit;
@@ -99,6 +99,7 @@ struct Part {
     text: Vec<u8>,
     edits: Vec<EditRow>,
     cuts: Vec<CutRow>,
+    overlaps: Vec<OverlapRow>,
     exact: Vec<Vec<[u64; 2]>>,
     near: Vec<NearPart>,
     units: Vec<UnitPart>,
@@ -251,9 +252,11 @@ impl Prepare<'_> {
         stop: &Stop,
     ) -> Result<TaskInfo, EngineError> {
         let sketches = self.sketches();
-        let mut streams: Vec<String> = ["docs", "tokens", "meta", "edits", "cuts", "bad", "failed"]
-            .map(String::from)
-            .to_vec();
+        let mut streams: Vec<String> = [
+            "docs", "tokens", "meta", "edits", "cuts", "overlaps", "bad", "failed",
+        ]
+        .map(String::from)
+        .to_vec();
         streams.extend(sketches.text.then(|| "text".to_string()));
         streams.extend((0..sketches.exact).map(|slot| format!("exact-{slot}")));
         for slot in 0..sketches.near {
@@ -597,7 +600,19 @@ impl Prepare<'_> {
         part: &mut Part,
         way: &mut Way,
     ) {
-        match judge.judge(document, &mut part.notes[usize::from(stage)]) {
+        let judged = judge.judge(document, &mut part.notes[usize::from(stage)]);
+        let number = part.docs.len() as u64;
+        let overlaps = document.overlaps.drain(..).map(|overlap| OverlapRow {
+            document: number,
+            start: overlap.start,
+            end: overlap.end,
+            item: overlap.item,
+            keys_held: overlap.keys_held,
+            keys: overlap.keys,
+            stage: u32::from(stage),
+        });
+        part.overlaps.extend(overlaps);
+        match judged {
             Ok(Verdict::Keep) => {}
             Ok(Verdict::Reject { reason, value }) => way.reject(stage, reason as u16, value),
             Ok(Verdict::Cut {
@@ -770,12 +785,16 @@ impl Sums {
             edit.document += self.info.documents;
             edit.first_cut += self.cuts;
         }
+        for overlap in &mut part.overlaps {
+            overlap.document += self.info.documents;
+        }
         writer.write("docs", bytemuck::cast_slice(&part.docs))?;
         writer.write("tokens", bytemuck::cast_slice(&part.tokens))?;
         writer.write("meta", &part.meta)?;
         writer.write("edits", bytemuck::cast_slice(&part.edits))?;
         writer.write("cuts", bytemuck::cast_slice(&part.cuts))?;
         self.cuts += part.cuts.len() as u64;
+        writer.write("overlaps", bytemuck::cast_slice(&part.overlaps))?;
         writer.write("bad", &part.bad)?;
         for (document, line) in &part.failed {
             let mut entry = (document + self.info.documents).to_string().into_bytes();

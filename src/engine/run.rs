@@ -14,6 +14,7 @@ use super::progress::{Progress, Unit};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
 use super::segments::Segments;
 use super::spans::span_dedupe;
+use super::teach::{self, Judge, Taught, TextFile};
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
@@ -205,6 +206,27 @@ pub struct Prepared {
     pub table: Option<source::TokenTable>,
     /// What else the estimator asks for.
     pub needs: Needs,
+    /// The per-document stages, built and given the texts that they want, by their places in the plan.
+    pub judges: BTreeMap<usize, Judge>,
+}
+
+impl Prepared {
+    /// What the user should know before the run, each with something to do.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        let taught = self
+            .judges
+            .values()
+            .filter_map(|judge| judge.taught.as_ref());
+        taught.flat_map(|taught| taught.warnings.iter().map(String::as_str))
+    }
+
+    /// Files that stages were given, besides the inputs: by place in the plan. They shape the result, too.
+    pub fn stage_files(&self) -> impl Iterator<Item = (usize, &TextFile)> {
+        self.judges.iter().flat_map(|(at, judge)| {
+            let files = judge.taught.iter().flat_map(|taught| &taught.files);
+            files.map(move |file| (*at, file))
+        })
+    }
 }
 
 /// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
@@ -278,6 +300,14 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             ),
         ));
     }
+    let mut judges = BTreeMap::new();
+    for (at, stage) in plan.stages.iter().enumerate() {
+        match teach::judge(plan, stage) {
+            Ok(judge) => judges.extend(judge.map(|judge| (at, judge))),
+            Err(EngineError::Problems(Problems(found))) => problems.extend(found),
+            Err(other) => return Err(other),
+        }
+    }
     let (mut table, mut needs) = (None, Needs::default());
     for stage in &plan.stages {
         if let (StageRef::Score { estimator }, Some(tokenizer)) = (stage.kind, &tokenizer) {
@@ -328,6 +358,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             frame_tokens,
             table,
             needs,
+            judges,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
@@ -853,6 +884,7 @@ fn go(
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
     let prepared = prepare(plan, request.cache.as_deref())?;
+    let warnings: Vec<String> = prepared.warnings().map(str::to_string).collect();
     let lock = match claim(&out, plan, request, &prepared.inputs)? {
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
@@ -877,7 +909,9 @@ fn go(
         frame_tokens,
         table,
         needs: _,
+        mut judges,
     } = prepared;
+    warnings.iter().for_each(|warning| progress.warn(warning));
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
     }
@@ -900,15 +934,19 @@ fn go(
         rule: String::new(),
     }];
     let mut described = Vec::new();
-    for stage in &plan.stages {
+    let mut taught: BTreeMap<u16, Taught> = BTreeMap::new();
+    for (place, stage) in plan.stages.iter().enumerate() {
         let keep = |label: &str, keep: &str| format!("{label} keep {keep}");
         let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) =
             match stage.kind {
                 StageRef::Document(at) => {
-                    let kind = stages::TABLE[at];
-                    let built = (kind.build)(&stage.options)
-                        .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
-                    (Step::Judge(built), kind.reasons, String::new())
+                    let judge = judges.remove(&place).expect("every one was built");
+                    taught.extend(judge.taught.map(|taught| (place as u16 + 1, taught)));
+                    (
+                        Step::Judge(judge.stage),
+                        stages::TABLE[at].reasons,
+                        String::new(),
+                    )
                 }
                 StageRef::ExactDedupe => (
                     Step::Exact {
@@ -1001,10 +1039,16 @@ fn go(
     let labels: Vec<&str> = words.iter().map(|stage| stage.label.as_str()).collect();
     let tool = format!("goodput {}", env!("CARGO_PKG_VERSION"));
     let base_key = json!([tool, tokenizer.fingerprint(), tokenizer.engine()]);
+    let given: Vec<_> = taught
+        .iter()
+        .flat_map(|(stage, taught)| taught.files.iter().map(move |file| (stage, file)))
+        .map(|(stage, file)| (stage, file.option, &file.name, &file.checksum))
+        .collect();
     let mut prepare_key = key(&json!([
         base_key,
         plan.seed,
         seen,
+        given,
         specs,
         prepare_stages,
         labels,
@@ -1047,6 +1091,10 @@ fn go(
     let mut estimator = None;
     let mut domains = Domains::none();
     let mut notes = StageNotes::new();
+    for (stage, taught) in &mut taught {
+        let label = words[usize::from(*stage)].label.clone();
+        notes.insert(label, std::mem::take(&mut taught.notes));
+    }
     // Sketches are numbered within a segment.
     let (mut exact, mut near, mut units) = (0, 0, 0);
     let mut near_before = false;
@@ -1320,6 +1368,7 @@ fn go(
     files.extend(emit.order(&layout)?);
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
     files.extend(emit.duplicates()?);
+    files.extend(emit.contamination(&taught)?);
     if plan.edits() {
         files.extend(emit.edits()?);
     }

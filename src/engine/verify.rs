@@ -275,6 +275,7 @@ fn files(
         "rejects",
         "quarantine",
         "duplicates",
+        "contamination",
         "edits",
     ] {
         for entry in std::fs::read_dir(out.join(folder))

@@ -61,6 +61,24 @@ pub struct Document {
     pub tokens: Vec<u32>,
     /// Language and its probability from 0 to 1, once a stage has identified it.
     pub language: Option<(Language, f32)>,
+    /// What the stage that has just judged it found in its text of other texts.
+    pub overlaps: Vec<Overlap>,
+}
+
+/// A stretch of a document's text that stands in a text that the stage was given, such as an item of
+/// an evaluation set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// First byte, in the text as the stage saw it; at a border of characters and of words.
+    pub start: u64,
+    /// Byte after the last, likewise.
+    pub end: u64,
+    /// Number of the other text among those that the stage was given.
+    pub item: u32,
+    /// Keys of the other text (n-grams; the whole of a short one) that the document holds, 1 or more.
+    pub keys_held: u32,
+    /// Keys that the other text has.
+    pub keys: u32,
 }
 
 /// What a per-document stage says of a document.

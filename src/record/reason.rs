@@ -67,4 +67,12 @@ impl Reason {
             doc,
         }
     }
+    /// A reason of class `contaminated`.
+    pub const fn contaminated(name: &'static str, doc: &'static str) -> Self {
+        Reason {
+            name,
+            class: Class::Contaminated,
+            doc,
+        }
+    }
 }

@@ -4,6 +4,7 @@
 mod calibration;
 mod checksum;
 mod columns;
+mod contamination;
 mod losses;
 mod manifest;
 mod part;
@@ -15,6 +16,7 @@ pub use columns::{
     CutEvidence, DuplicateRow, Duplicates, Edits, Order, OrderRow, RejectRow, Rejects, SegmentRow,
     ShardRow, ShardRows, ShardShape, UsefulnessType, schema,
 };
+pub use contamination::{Contamination, ContaminationRow};
 pub use losses::{LossesRead, ReadLosses};
 pub use manifest::{
     EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, TokenizerManifest,

@@ -2,15 +2,18 @@
 //!
 //! Adding one is one new file here and its line in [`TABLE`].
 
+mod decontaminate;
 mod gopher_quality;
 mod gopher_repetition;
 mod identify;
 mod language;
+mod learner;
 mod length;
 mod stage;
 #[cfg(test)]
 mod testing;
 
+pub use learner::{ItemName, Learner, Learnt, WantedTexts};
 pub use stage::{Stage, StageKind};
 
 /// Every per-document stage, in the order in which we would explain them.
@@ -19,6 +22,7 @@ pub const TABLE: &[&StageKind] = &[
     &language::KIND,
     &gopher_quality::KIND,
     &gopher_repetition::KIND,
+    &decontaminate::KIND,
 ];
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The contract of a per-document stage.
 
+use super::Learner;
 use crate::record::{Document, Notes, OptionError, Options, Reason, Spec, Verdict};
 
 /// A stage that judges one document at a time and knows of no other.
 pub trait Stage: Send + Sync {
-    /// Judges `document`. Pure but for what it adds to the document (its language) and to `notes`.
+    /// Judges `document`. Pure but for what it adds to the document (its language, overlaps) and to
+    /// `notes`.
     ///
     /// # Errors
     /// A fault on this document (not a rejection): the text goes to the quarantine as `failed`.
@@ -14,6 +16,11 @@ pub trait Stage: Send + Sync {
     /// token ids, and the ledger has a row of what it took.
     fn edits(&self) -> bool {
         false
+    }
+
+    /// The stage as one that must be given texts before it judges; `None` for most.
+    fn learner(&mut self) -> Option<&mut dyn Learner> {
+        None
     }
 }
 

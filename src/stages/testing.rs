@@ -40,7 +40,7 @@ pub(super) fn value_of(kind: &Kind, written: &str) -> Value {
             Value::Number(value)
         }
         Kind::Bool => Value::Bool(written == "true"),
-        Kind::TextList => Value::List(
+        Kind::TextList | Kind::Globs => Value::List(
             written
                 .trim_matches(['[', ']'])
                 .split(',')

@@ -41,6 +41,7 @@ impl Entry {
             .trim()
             .replace("data/reference/*.jsonl.zst", "reference.jsonl")
             .replace("data/losses.jsonl", "losses.jsonl")
+            .replace("data/eval/*.jsonl.zst", "eval.jsonl")
             .replace("models/quality.bin", "quality.bin")
             .replace("models/small", "small")
     }
@@ -121,6 +122,9 @@ fn folder_with_corpus() -> Folder {
         "reference.jsonl",
         &(0..60).map(|_| numbers.words(80)).collect::<Vec<_>>(),
     );
+    // An item that stands in many of the documents, and one that stands in none.
+    let item = "The cat and the dog have been to the end of the road, with ALL of them!";
+    folder.documents("eval.jsonl", &[item, "What is the answer to this?"]);
     // What estimators read besides documents.
     folder.write("quality.bin", classifier(&["cat", "dog", "road", "Hund"]));
     for (name, bytes) in language_model(1.0) {

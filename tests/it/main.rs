@@ -2,6 +2,7 @@
 
 mod calibration;
 mod cli;
+mod contamination;
 mod contract;
 mod edits;
 mod estimators;

@@ -411,6 +411,22 @@ pub struct Duplicate {
     pub tokens: u32,
 }
 
+/// The evidence of a stretch that stands in an item of an evaluation set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contaminated {
+    pub doc_id: String,
+    pub source: String,
+    pub stage: String,
+    pub byte_start: u64,
+    pub byte_end: u64,
+    pub set: String,
+    pub item_id: String,
+    pub items: u32,
+    pub overlap: f64,
+    pub keys_held: u32,
+    pub keys: u32,
+}
+
 /// An output folder.
 pub struct Out {
     pub path: PathBuf,
@@ -593,6 +609,51 @@ impl Out {
             }
         }
         duplicates
+    }
+
+    /// The evidence of contamination.
+    pub fn contamination(&self) -> Vec<Contaminated> {
+        let mut found = Vec::new();
+        for path in self.parts("contamination") {
+            let reader =
+                SerializedFileReader::new(fs::File::open(path).expect("a file")).expect("Parquet");
+            for row in reader.get_row_iter(None).expect("rows") {
+                let row = row.expect("a row");
+                let names: Vec<&String> = row.get_column_iter().map(|(name, _)| name).collect();
+                assert_eq!(
+                    names,
+                    [
+                        "doc_id",
+                        "source",
+                        "stage",
+                        "byte_start",
+                        "byte_end",
+                        "set",
+                        "item_id",
+                        "items",
+                        "overlap",
+                        "keys_held",
+                        "keys"
+                    ]
+                );
+                let text = |at: usize| row.get_string(at).expect("text").clone();
+                let number = |at: usize| row.get_uint(at).expect("a number");
+                found.push(Contaminated {
+                    doc_id: text(0),
+                    source: text(1),
+                    stage: text(2),
+                    byte_start: row.get_ulong(3).expect("a number"),
+                    byte_end: row.get_ulong(4).expect("a number"),
+                    set: text(5),
+                    item_id: text(6),
+                    items: number(7),
+                    overlap: row.get_double(8).expect("a number"),
+                    keys_held: number(9),
+                    keys: number(10),
+                });
+            }
+        }
+        found
     }
 
     /// Every line of the quarantine.
