@@ -7,6 +7,7 @@ use super::domains::{Domains, References};
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
 use super::inputs::{InputFile, Inputs, default_task_bytes};
+use super::near;
 use super::options;
 use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
@@ -15,7 +16,6 @@ use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::algo::isotonic::Curve;
-use crate::algo::minhash::MinHasher;
 use crate::audit::Audit;
 use crate::pack::Frame;
 use crate::plan::{self, Place, Plan, Problems, Rejects, StageRef, TokenizerSource as Named};
@@ -912,17 +912,14 @@ fn go(
                     plan::global::EXACT_DEDUPE_REASONS,
                     keep(&stage.label, "first"),
                 ),
-                StageRef::NearDedupe => {
-                    let of = |name: &str| stage.options.integer(name) as usize;
-                    (
-                        Step::Near {
-                            hasher: MinHasher::new(plan.seed, of("bands"), of("rows")),
-                            shingle_words: of("shingle_words"),
-                        },
-                        plan::global::NEAR_DEDUPE_REASONS,
-                        keep(&stage.label, stage.options.text("keep")),
-                    )
-                }
+                StageRef::NearDedupe => (
+                    Step::Near(
+                        near::sketcher(plan.seed, &stage.options)
+                            .map_err(|error| option_error(plan, stage.line, stage.column, error))?,
+                    ),
+                    plan::global::NEAR_DEDUPE_REASONS,
+                    near::rule(&stage.label, &stage.options),
+                ),
                 StageRef::Score { .. } => (Step::Later, &[], String::new()),
                 StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
             };
@@ -967,7 +964,11 @@ fn go(
         .iter()
         .zip(&plan.stages)
         .filter(|(_, stage)| !matches!(stage.kind, StageRef::Score { .. } | StageRef::Select))
-        .map(|(description, _)| description)
+        .map(|(description, stage)| match stage.kind {
+            // What decides, such as a guard that let go, makes no sketch another one.
+            StageRef::NearDedupe => json!([stage.label, near::sketch_key(&stage.options)]),
+            _ => description.clone(),
+        })
         .collect();
     // Places in the chain are written with the verdicts, so the whole chain's labels are part of it.
     let labels: Vec<&str> = words.iter().map(|stage| stage.label.as_str()).collect();
@@ -1020,7 +1021,7 @@ fn go(
     let mut estimator = None;
     let mut domains = Domains::none();
     let mut notes = StageNotes::new();
-    let (mut exact, mut near) = (0, 0);
+    let (mut exact, mut nears) = (0, 0);
     for (at, stage) in plan.stages.iter().enumerate() {
         stop.check()?;
         let number = at as u16 + 1;
@@ -1034,23 +1035,10 @@ fn go(
             StageRef::NearDedupe => {
                 progress.begin("near_dedupe", corpus.len(), Unit::Documents);
                 let earlier = scores.as_ref().map(|(scores, _)| scores);
-                let (report, short) =
-                    decisions.near_dedupe(number, near, &stage.options, earlier, &sources, stop)?;
+                let found = decisions.near_dedupe(number, nears, stage, earlier, &sources, stop)?;
                 progress.end();
-                near += 1;
-                let counts = [
-                    ("compared_as_a_whole_too_short_to_shingle", short),
-                    ("candidate_buckets", report.buckets),
-                    ("pairs_verified", report.pairs_verified),
-                    ("skipped_full_bucket", report.skipped_full_bucket),
-                ];
-                notes.insert(
-                    stage.label.clone(),
-                    counts
-                        .iter()
-                        .map(|(name, n)| (name.to_string(), *n))
-                        .collect(),
-                );
+                nears += 1;
+                notes.insert(stage.label.clone(), found);
                 "near_dedupe"
             }
             StageRef::Score { estimator: at } => {
@@ -1085,7 +1073,7 @@ fn go(
                     &decisions,
                     number,
                     plan.seed,
-                    near > 0,
+                    nears > 0,
                     &domains,
                     stop,
                 )
@@ -1109,7 +1097,7 @@ fn go(
                 let origin = score::ModelOrigin {
                     tokenizer_fingerprint: tokenizer.fingerprint().to_string(),
                     seed: plan.seed,
-                    folds_by_component: near > 0,
+                    folds_by_component: nears > 0,
                     calibration: calibration.as_ref().map(|(_, about)| key(about)),
                 };
                 let phase = ScorePhase {

@@ -12,6 +12,7 @@ use super::{
     replace_home_in_glob, sections,
 };
 use crate::algo::hash::content;
+use crate::dedupe::Shingling;
 use crate::record::{
     FieldSpec, FieldType, Kind, OptionError, OptionSpec, Options, Spec, Value, Variant,
 };
@@ -710,7 +711,11 @@ impl Checker<'_> {
                     let built = (self.tables.stages[index].build)(&walked.options);
                     self.judge(built.err(), &walked);
                 }
-                StageRef::NearDedupe => self.judge_near_dedupe(&walked),
+                StageRef::NearDedupe => {
+                    self.judge(global::bands_and_rows(&walked.options).err(), &walked);
+                    self.judge(Shingling::of(&walked.options).err(), &walked);
+                    self.judge_near_dedupe(&walked);
+                }
                 StageRef::Select => self.judge_select(&walked),
                 StageRef::ExactDedupe | StageRef::Score { .. } => {}
             }
