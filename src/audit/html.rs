@@ -53,31 +53,31 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
     )
 }
 
-struct Cell {
-    text: String,
+pub(super) struct Cell {
+    pub(super) text: String,
     number: bool,
 }
 
-fn words(text: &str) -> Cell {
+pub(super) fn words(text: &str) -> Cell {
     Cell {
         text: escape(text),
         number: false,
     }
 }
 
-fn number(text: impl ToString) -> Cell {
+pub(super) fn number(text: impl ToString) -> Cell {
     Cell {
         text: text.to_string(),
         number: true,
     }
 }
 
-fn percent(part: u64, whole: u64) -> Cell {
+pub(super) fn percent(part: u64, whole: u64) -> Cell {
     number(format!("{:.2}%", 100.0 * share(part, whole)))
 }
 
 /// A table; a heading that starts with `#` is one of numbers.
-fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
+pub(super) fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
     out.push_str("<table><thead><tr>");
     for head in heads {
         match head.strip_prefix('#') {

@@ -1,11 +1,15 @@
 //! The token ledger: what was read, what was kept, where the rest went, and that it adds up.
 
+mod duplicates;
 pub mod html;
 mod identities;
 mod ledger;
 mod table;
 mod threshold;
 
+pub use duplicates::{
+    DuplicateCell, DuplicateCluster, DuplicateExample, DuplicateReport, SourceDuplicates,
+};
 pub use identities::Identity;
 pub use ledger::{
     Audit, CurriculumPart, DocumentHistogram, Emitted, KeptBelow, LossRow, LowValue, NoteRow,

@@ -15,6 +15,7 @@ Examples:
   goodput audit out/web-mix --by source
   goodput audit out/web-mix --format json | jq .low_value
   goodput audit out/web-mix --format html > ledger.html
+  goodput audit out/web-mix --duplicates               who repeats whom: sources against sources, largest clusters
   goodput audit out/web-mix --threshold 0.2            what would go below 0.2, at once, from histograms
   goodput audit out/web-mix --threshold 0.2 --exact --format csv | grep ^dropped    which documents
 
@@ -36,6 +37,9 @@ pub struct Audit {
     /// With --threshold, read shards and rejects: exact, by source, with the ids of documents that change.
     #[arg(long, requires = "threshold")]
     exact: bool,
+    /// Show duplicates by source and between sources, in tokens, and the largest clusters with examples.
+    #[arg(long, conflicts_with_all = ["threshold", "by"])]
+    duplicates: bool,
 }
 
 fn parse_threshold(text: &str) -> Result<f64, String> {
@@ -67,6 +71,7 @@ impl Audit {
             ))
         })?;
         match self.threshold {
+            _ if self.duplicates => self.duplicates(&ledger),
             Some(threshold) => self.threshold(&ledger, threshold),
             None => self.ledger(ledger, text),
         }
@@ -87,6 +92,19 @@ impl Audit {
             Format::Html => html::ledger(&ledger),
         })?;
         all_hold(&ledger.identities)
+    }
+
+    fn duplicates(self, ledger: &Ledger) -> Result<(), CliError> {
+        let manifest = super::manifest_of(&self.out, "audit")?;
+        let memory_bytes = super::default_memory_bytes();
+        let found = engine::duplicates(&self.out, &manifest, ledger, memory_bytes, &STOP)?;
+        terminal::print(&match self.format {
+            Format::Table => found.table(&super::inspect::printable_line),
+            Format::Json => serde_json::to_string_pretty(&found).map_err(io::Error::other)? + "\n",
+            Format::Csv => found.csv(),
+            Format::Html => found.html(),
+        })?;
+        all_hold(&found.identities)
     }
 
     fn threshold(self, ledger: &Ledger, threshold: f64) -> Result<(), CliError> {

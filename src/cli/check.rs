@@ -2,9 +2,10 @@
 
 use super::run::PlanArguments;
 use super::{CliError, Format};
+use crate::algo::minhash::{Measure, candidate_probability};
 use crate::audit::grouped;
 use crate::engine::{self, EngineError, default_task_bytes};
-use crate::plan::{Rejects, StageRef, load};
+use crate::plan::{Rejects, StagePlan, StageRef, global, load};
 use crate::terminal;
 use serde_json::json;
 use std::path::PathBuf;
@@ -62,11 +63,12 @@ impl Check {
                 }
             })
             .sum();
-        let near = plan
+        let curves = plan
             .stages
             .iter()
             .filter(|stage| stage.kind == StageRef::NearDedupe)
-            .count() as u64;
+            .map(Proposals::of)
+            .collect::<Result<Vec<_>, _>>()?;
         let later_segments = plan.segments().len() as u64 - 1;
         // A unit takes 32 bytes, and is at least as long as a line of text.
         let units = plan
@@ -84,10 +86,13 @@ impl Check {
                 StageRef::SpanDedupe => true,
                 _ => false,
             });
-        // 4 bytes a token and about 4 bytes of text a token; a word is about 6 bytes of text.
+        // 4 bytes a token and about 4 bytes of text a token.
         let work_bytes = text_bytes * (1 + later_segments)
             + units * text_bytes / 2
-            + near * text_bytes * 8 / 6
+            + curves
+                .iter()
+                .map(|near| (text_bytes as f64 * near.bytes_a_byte) as u64)
+                .sum::<u64>()
             + if scored { text_bytes / 4 } else { 0 }
             + if texts_kept {
                 text_bytes * (1 + later_segments)
@@ -120,6 +125,7 @@ impl Check {
             let document = json!({
                 "pipeline": plan.name, "pipeline_hash": plan.hash, "files": files, "file_bytes": bytes, "tasks": tasks,
                 "tokenizer": prepared.tokenizer.name(), "engine": prepared.tokenizer.engine(), "stages": stages,
+                "near_dedupe": curves.iter().map(Proposals::json).collect::<Vec<_>>(),
                 "order": plan.order.name, "pack": plan.pack.name,
                 "estimated_memory_bytes": memory_bytes, "estimated_model_hours": score_hours,
                 "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
@@ -205,32 +211,113 @@ impl Check {
         }) {
             text.push_str("            a single gzip or zstd file cannot be cut: one reader feeds all workers\n");
         }
-        for stage in plan
-            .stages
-            .iter()
-            .filter(|stage| stage.kind == StageRef::NearDedupe)
-        {
-            let of = |name: &str| stage.options.integer(name) as u32;
-            let (bands, rows) = (of("bands"), of("rows"));
-            text.push_str(&format!(
-                "\n{}: chance that a pair is compared, {bands} bands of {rows} rows\n  similarity",
-                stage.label
-            ));
-            let similarities = [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
-            similarities
-                .iter()
-                .for_each(|s| text.push_str(&format!("{s:>7.2}")));
-            text.push_str("\n  compared  ");
-            for s in similarities {
-                text.push_str(&format!(
-                    "{:>7.3}",
-                    crate::algo::minhash::candidate_probability(s, bands, rows)
-                ));
-            }
-            text.push('\n');
+        for curve in &curves {
+            text.push_str(&curve.table());
         }
         terminal::print(&text)?;
         Ok(())
+    }
+}
+
+/// Which pairs a near dedupe compares.
+struct Proposals {
+    label: String,
+    bands: u32,
+    rows: u32,
+    /// Whether the pipeline names them both.
+    given: bool,
+    measure: Measure,
+    /// Bytes of shingles for a byte of text.
+    bytes_a_byte: f64,
+}
+
+impl Proposals {
+    fn of(stage: &StagePlan) -> Result<Proposals, CliError> {
+        let (bands, rows) = global::bands_and_rows(&stage.options).map_err(|error| {
+            CliError::Request(format!(
+                "stage '{}': '{}' must be {}, got {}",
+                stage.label, error.option, error.must_be, error.found
+            ))
+        })?;
+        let given = |name: &str| stage.options.integer_if_given(name).is_some();
+        // Eight bytes a shingle; a word is about 6 bytes of text, a token 4.
+        let bytes_a_byte = if given("shingle_characters") {
+            8.0
+        } else if given("shingle_tokens") {
+            8.0 / 4.0
+        } else {
+            8.0 / 6.0
+        };
+        Ok(Proposals {
+            label: stage.label.clone(),
+            bands,
+            rows,
+            given: given("bands") && given("rows"),
+            measure: global::measure(&stage.options),
+            bytes_a_byte,
+        })
+    }
+
+    /// The size ratios of documents whose curves are shown: by Jaccard there is one for all.
+    fn ratios(&self) -> &'static [(f64, &'static str)] {
+        match self.measure {
+            Measure::Jaccard => &[(1.0, "compared")],
+            Measure::Containment => &[
+                (1.0, "of one size"),
+                (0.8, "0.8 of its size"),
+                (0.5, "half of it"),
+            ],
+        }
+    }
+
+    fn probability(&self, similarity: f64, ratio: f64) -> f64 {
+        let jaccard = self.measure.jaccard_of(similarity, ratio);
+        candidate_probability(jaccard, self.bands, self.rows)
+    }
+
+    /// Similarities from 0.5 to 1 in steps of 0.05.
+    fn similarities() -> impl Iterator<Item = f64> {
+        (10..=20).map(|twentieths| f64::from(twentieths) / 20.0)
+    }
+
+    fn table(&self) -> String {
+        let mut text = format!(
+            "\n{}: chance that a pair is compared, {} bands of {} rows{}\n  {:<16}",
+            self.label,
+            self.bands,
+            self.rows,
+            if self.given {
+                ""
+            } else {
+                " (chosen by min_similarity)"
+            },
+            match self.measure {
+                Measure::Jaccard => "similarity",
+                Measure::Containment => "containment",
+            }
+        );
+        Self::similarities().for_each(|s| text.push_str(&format!("{s:>7.2}")));
+        for (ratio, name) in self.ratios() {
+            text.push_str(&format!("\n  {name:<16}"));
+            Self::similarities()
+                .for_each(|s| text.push_str(&format!("{:>7.3}", self.probability(s, *ratio))));
+        }
+        text.push('\n');
+        text
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let curves: Vec<_> = self
+            .ratios()
+            .iter()
+            .map(|(ratio, _)| {
+                let points: Vec<_> = Self::similarities()
+                    .map(|s| json!({ "similarity": s, "probability": self.probability(s, *ratio) }))
+                    .collect();
+                json!({ "size_ratio": ratio, "points": points })
+            })
+            .collect();
+        json!({ "stage": self.label, "bands": self.bands, "rows": self.rows, "curves": curves })
     }
 }
 

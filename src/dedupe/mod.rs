@@ -4,15 +4,16 @@
 //! the place in the order (place in `inputs`, id).
 
 mod exact;
+mod guard;
 mod near;
+mod sketch;
 mod spans;
 mod units;
 
 pub use exact::{Fingerprint, decide as decide_exact, fingerprint, normalised};
-pub use near::{
-    BandHash, Documents, NearInput, NearReport, Policy, SketchScratch, decide as decide_near,
-    sketch,
-};
+pub use guard::{Amount, Guard, Loss, Part, each_cluster};
+pub use near::{BandHash, Documents, Keep, NearInput, NearReport, Policy, decide as decide_near};
+pub use sketch::{Shingling, SketchScratch, Sketcher};
 pub use spans::{RankedTokens, Span, SpanReport, SpanRule, decide as decide_spans};
 pub use units::{Repeat, Unit, UnitPlace, UnitRow, UnitRule, decide as decide_units, units};
 
@@ -21,7 +22,7 @@ pub use units::{Repeat, Unit, UnitPlace, UnitRow, UnitRule, decide as decide_uni
 pub struct Dropped {
     /// The document that goes.
     pub number: u64,
-    /// The kept document that it repeats.
+    /// The kept document that it repeats; where none is kept, one that it is similar to.
     pub kept: u64,
     /// Exact similarity of the two, from 0 to 1.
     pub similarity: f64,

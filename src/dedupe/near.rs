@@ -2,15 +2,15 @@
 //!
 //! Documents are taken in keep order. One is dropped when it is verified similar to a document that
 //! was kept; it never goes because of one that was dropped itself, so similarity does not chain. The
-//! kept document named in the evidence is the first such one in keep order.
+//! kept document named in the evidence is the first such one in keep order. Where nothing of what
+//! is similar is to be kept ([`Keep::None`]), a document goes when it is verified similar to any other.
 //!
 //! Three exchanges of 16-byte records: (band hash, place in keep order) makes the buckets, those of
 //! two members or more become (place in keep order, bucket), and a pass in keep order decides. The
 //! pass holds the kept members of each bucket in a file-backed column, at most `max_bucket` of each.
 
 use super::Dropped;
-use crate::algo::minhash::{MinHasher, Scratch, jaccard_at_least};
-use crate::algo::{hash, words};
+use crate::algo::minhash::Measure;
 use crate::spill::{ScratchColumn, Spill};
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -19,10 +19,23 @@ use std::io;
 /// Which documents are compared and when one goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policy {
-    /// Jaccard similarity from which a document is dropped; one exactly at it is dropped.
+    /// Similarity from which a document is dropped; one exactly at it is dropped.
     pub min_similarity: f64,
-    /// Kept members of a bucket that later ones are compared with.
+    /// What similarity is.
+    pub measure: Measure,
+    /// What is kept of documents that are similar to each other.
+    pub keep: Keep,
+    /// Members of a bucket that later ones are compared with: kept ones, for [`Keep::None`] any.
     pub max_bucket: u32,
+}
+
+/// What is kept of documents that are similar to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The first one in keep order.
+    First,
+    /// Not one of them: whoever has a verified similar document goes, whether that one goes or not.
+    None,
 }
 
 /// One band of one document.
@@ -71,49 +84,13 @@ pub struct NearReport {
     pub skipped_full_bucket: u64,
 }
 
-/// The shingle set and the band hashes of a text.
-///
-/// A text of fewer words than a shingle has one shingle, the hash of all its words: it is similar
-/// only to a text of the same words. A text without words has neither set nor bands.
-/// Returns whether the text was too short to shingle.
-pub fn sketch(
-    text: &str,
-    shingle_words: usize,
-    hasher: &MinHasher,
-    scratch: &mut SketchScratch,
-    bands: &mut Vec<u64>,
-) -> bool {
-    words::normalised_words(text, &mut scratch.words);
-    scratch.shingles.clear();
-    bands.clear();
-    let short = scratch.words.len() < shingle_words;
-    if !short {
-        words::shingles(&scratch.words, shingle_words, &mut scratch.shingles);
-    } else if !scratch.words.is_empty() {
-        let whole = hash::content(bytemuck::cast_slice(&scratch.words));
-        scratch.shingles.push((whole >> 64) as u64 ^ whole as u64);
-    }
-    if !scratch.shingles.is_empty() {
-        hasher.bands_into(&scratch.shingles, &mut scratch.minhash, bands);
-    }
-    short
-}
-
-/// Buffers of [`sketch`], reused between documents.
-#[derive(Default)]
-pub struct SketchScratch {
-    words: Vec<u64>,
-    /// The shingle set of the last text: sorted, distinct.
-    pub shingles: Vec<u64>,
-    minhash: Scratch,
-}
-
 /// Documents decided at a time: enough for all workers, few enough for memory.
 const BATCH: usize = 4_096;
 /// Pairs of a document inside its batch that are verified before the sequential pass.
 const MATES: usize = 8;
 
-/// Calls `drop` for every document that goes, in keep order.
+/// Calls `drop` once for every document that goes; in keep order, but for [`Keep::None`], where the
+/// first of two similar documents goes when the second one is met.
 ///
 /// # Errors
 /// When intermediate files cannot be written or read.
@@ -130,7 +107,9 @@ pub fn decide(
         bands: all,
         documents,
     } = input;
+    let mut places = 0;
     for band in all {
+        places = places.max(band.place + 1);
         bands.push(band)?;
     }
     let mut memberships = spill.sorter("memberships", |a: &Membership, b: &Membership| {
@@ -176,10 +155,15 @@ pub fn decide(
         }
     }
     let table = Table::create(spill, offsets.finish()?, buckets, capacity)?;
+    let gone = match policy.keep {
+        Keep::First => None,
+        Keep::None => Some(ScratchColumn::create(&spill.folder().join("gone"), places)?),
+    };
     let mut pass = Pass {
         documents,
         policy,
         table,
+        gone,
         report: NearReport {
             buckets,
             ..NearReport::default()
@@ -205,6 +189,14 @@ pub fn decide(
     }
     pass.decide(&mut batch);
     Ok(pass.report)
+}
+
+impl Policy {
+    /// Exact similarity of two documents, by number; `None` where it is too low.
+    fn similarity(&self, documents: Documents<'_>, a: u64, b: u64) -> Option<f64> {
+        let (a, b) = ((documents.shingles)(a), (documents.shingles)(b));
+        self.measure.at_least(a, b, self.min_similarity)
+    }
 }
 
 struct Candidate {
@@ -276,6 +268,8 @@ struct Pass<'a, D> {
     documents: Documents<'a>,
     policy: Policy,
     table: Table,
+    /// For [`Keep::None`]: 1 for what has gone, by place.
+    gone: Option<ScratchColumn<u8>>,
     report: NearReport,
     drop: D,
 }
@@ -295,11 +289,12 @@ impl<D: FnMut(Dropped)> Pass<'_, D> {
         let Some(start) = batch.first().map(|candidate| candidate.place) else {
             return;
         };
-        let (documents, table, at_least) =
-            (self.documents, &self.table, self.policy.min_similarity);
-        let similarity = |a: u64, b: u64| {
-            jaccard_at_least((documents.shingles)(a), (documents.shingles)(b), at_least)
-        };
+        if self.gone.is_some() {
+            self.decide_without_keeping(batch, start);
+            return;
+        }
+        let (documents, table, policy) = (self.documents, &self.table, self.policy);
+        let similarity = |a: u64, b: u64| policy.similarity(documents, a, b);
         // In parallel: against what was kept before this batch.
         let mut known: Vec<Known> = batch
             .par_iter()
@@ -409,28 +404,133 @@ impl<D: FnMut(Dropped)> Pass<'_, D> {
         }
         batch.clear();
     }
+
+    /// [`Keep::None`]: a document is compared with those before it until one is similar, and with all
+    /// of them that have not gone yet, each of which goes where it is similar.
+    fn decide_without_keeping(&mut self, batch: &mut Vec<Candidate>, start: u64) {
+        let Pass {
+            documents,
+            policy,
+            table,
+            gone,
+            report,
+            drop,
+        } = self;
+        let (documents, policy) = (*documents, *policy);
+        let gone = gone.as_mut().expect("made for this rule").values_mut();
+        // In parallel: with the members of earlier batches, as they were before this batch.
+        let (before, had_gone) = (&*table, &*gone);
+        let known: Vec<Similar> = batch
+            .par_iter()
+            .map_init(Vec::new, |members, candidate| {
+                let mut similar = Similar::default();
+                before.kept(&candidate.buckets, 0, members);
+                for &place in members.iter() {
+                    let stays = had_gone[place as usize] == 0;
+                    if stays || similar.first.is_none() {
+                        let number = (documents.number)(place);
+                        let found = policy.similarity(documents, number, candidate.number);
+                        similar.add(place, stays, found);
+                    }
+                }
+                similar
+            })
+            .collect();
+        // In keep order: with the members of this batch.
+        let mut members = Vec::new();
+        for (candidate, mut similar) in batch.drain(..).zip(known) {
+            table.kept(&candidate.buckets, start, &mut members);
+            for &place in &members {
+                let stays = gone[place as usize] == 0;
+                if stays || similar.first.is_none() {
+                    let number = (documents.number)(place);
+                    let found = policy.similarity(documents, number, candidate.number);
+                    similar.add(place, stays, found);
+                }
+            }
+            report.pairs_verified += similar.verified;
+            for (place, similarity) in similar.staying {
+                if gone[place as usize] == 0 {
+                    gone[place as usize] = 1;
+                    drop(Dropped {
+                        number: (documents.number)(place),
+                        kept: candidate.number,
+                        similarity,
+                    });
+                }
+            }
+            if let Some((place, similarity)) = similar.first {
+                gone[candidate.place as usize] = 1;
+                drop(Dropped {
+                    number: candidate.number,
+                    kept: (documents.number)(place),
+                    similarity,
+                });
+                // Whatever is similar to it is as similar to that one, and meets it in the same buckets.
+                if policy.measure == Measure::Jaccard && similarity >= 1.0 {
+                    continue;
+                }
+            }
+            for &bucket in &candidate.buckets {
+                report.skipped_full_bucket += u64::from(!table.add(bucket, candidate.place));
+            }
+        }
+    }
+}
+
+/// What a document has been found similar to, for [`Keep::None`].
+#[derive(Default)]
+struct Similar {
+    /// The first one by place, and the similarity.
+    first: Option<(u64, f64)>,
+    /// Those that had not gone.
+    staying: Vec<(u64, f64)>,
+    verified: u64,
+}
+
+impl Similar {
+    fn add(&mut self, place: u64, stays: bool, found: Option<f64>) {
+        self.verified += 1;
+        if let Some(similarity) = found {
+            self.first.get_or_insert((place, similarity));
+            if stays {
+                self.staying.push((place, similarity));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algo::minhash::{MinHasher, candidate_probability};
+    use crate::dedupe::{Shingling, SketchScratch, Sketcher};
     use proptest::prelude::*;
 
     const POLICY: Policy = Policy {
         min_similarity: 0.8,
+        measure: Measure::Jaccard,
+        keep: Keep::First,
         max_bucket: 1_000,
     };
+
+    fn sketcher(seed: u64) -> Sketcher {
+        Sketcher {
+            hasher: MinHasher::new(seed, 14, 8),
+            shingling: Shingling::DEFAULT,
+        }
+    }
 
     /// Decides over texts in keep order: (dropped, kept) by index, and the report.
     fn run(texts: &[String], policy: Policy, memory_bytes: usize) -> (Vec<(u64, u64)>, NearReport) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let spill = Spill::new(folder.path(), memory_bytes);
-        let hasher = MinHasher::new(1, 14, 8);
+        let sketcher = sketcher(1);
         let mut scratch = SketchScratch::default();
         let (mut sets, mut all) = (Vec::new(), Vec::new());
         for (place, text) in texts.iter().enumerate() {
             let mut bands = Vec::new();
-            sketch(text, 5, &hasher, &mut scratch, &mut bands);
+            sketcher.sketch(text, &[], &mut scratch, &mut bands);
             sets.push(scratch.shingles.clone());
             all.extend(bands.into_iter().map(|hash| BandHash {
                 hash,
@@ -521,6 +621,7 @@ mod tests {
         let strict = Policy {
             min_similarity: 0.99,
             max_bucket: 1,
+            ..POLICY
         };
         let (dropped, report) = run(&texts, strict, 1 << 20);
         assert_eq!(dropped, []);
@@ -530,36 +631,295 @@ mod tests {
         );
     }
 
+    /// The sketches of texts: shingle set and bands.
+    fn sketches(texts: &[String]) -> Vec<(Vec<u64>, Vec<u64>)> {
+        let sketcher = sketcher(1);
+        let mut scratch = SketchScratch::default();
+        texts
+            .iter()
+            .map(|text| {
+                let mut bands = Vec::new();
+                sketcher.sketch(text, &[], &mut scratch, &mut bands);
+                (scratch.shingles.clone(), bands)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn where_nothing_is_kept_everything_goes_that_has_a_similar_one() {
+        // As in the chain above: each is similar to its neighbours and theirs, the fifth to nothing.
+        let texts: Vec<String> = [
+            &[][..],
+            &[20, 60],
+            &[20, 60, 100, 140],
+            &[20, 60, 100, 140, 30, 80],
+            &[1, 9, 19, 29, 39, 49, 59, 69, 79, 89, 99, 109],
+        ]
+        .iter()
+        .map(|changed| page(changed))
+        .collect();
+        let none = Policy {
+            keep: Keep::None,
+            ..POLICY
+        };
+        let dropped = run(&texts, none, 1 << 20).0;
+        let numbers: Vec<u64> = dropped.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [0, 1, 2, 3]);
+        // The first one names the second, the others the first one that they are similar to.
+        assert_eq!(dropped[..2], [(0, 1), (1, 0)]);
+        assert_eq!(run(&texts[..1], none, 1 << 20).0, []);
+    }
+
+    #[test]
+    fn containment_finds_a_part_that_jaccard_does_not() {
+        let whole: Vec<String> = (0..200).map(|i| format!("word{i}")).collect();
+        // All of its 176 shingles stand in the 196 of the whole: Jaccard 0.898.
+        let texts = [whole.join(" "), whole[..180].join(" ")];
+        let jaccard = Policy {
+            min_similarity: 0.9,
+            ..POLICY
+        };
+        assert_eq!(run(&texts, jaccard, 1 << 20).0, []);
+        let contained = Policy {
+            measure: Measure::Containment,
+            ..jaccard
+        };
+        assert_eq!(run(&texts, contained, 1 << 20).0, [(1, 0)]);
+    }
+
+    #[test]
+    fn twenty_thousand_copies_cost_a_comparison_each() {
+        let texts = vec![page(&[]); 20_000];
+        for keep in [Keep::First, Keep::None] {
+            let (dropped, report) = run(&texts, Policy { keep, ..POLICY }, 1 << 20);
+            let stays = u64::from(keep == Keep::First);
+            assert_eq!(dropped.len() as u64, 20_000 - stays);
+            // The first few documents of a batch are compared ahead of their turn.
+            assert!(
+                report.pairs_verified < 20_000 + (BATCH * MATES) as u64,
+                "{report:?}"
+            );
+            assert_eq!((report.buckets, report.skipped_full_bucket), (14, 0));
+        }
+    }
+
+    #[test]
+    fn pages_of_one_template_below_the_bound_cost_at_most_a_bucket_each() {
+        // 160 words of template, 40 of their own: about two thirds of the shingles are the same.
+        let template: Vec<String> = (0..160).map(|i| format!("word{i}")).collect();
+        let texts: Vec<String> = (0..6_000)
+            .map(|n| {
+                let own: Vec<String> = (0..40).map(|i| format!("own{n}x{i}")).collect();
+                format!("{} {}", template.join(" "), own.join(" "))
+            })
+            .collect();
+        let bounded = Policy {
+            max_bucket: 50,
+            ..POLICY
+        };
+        for keep in [Keep::First, Keep::None] {
+            let (dropped, report) = run(&texts, Policy { keep, ..bounded }, 1 << 20);
+            assert_eq!(dropped, []);
+            assert!(report.skipped_full_bucket > 0, "{report:?}");
+            // A document is in 14 buckets, and compared with 50 members of each.
+            let most = 6_000 * 14 * 50 + (BATCH * MATES) as u64;
+            assert!(report.pairs_verified < most, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn one_page_of_many_equal_shingles_has_one() {
+        let page = "word ".repeat(2_000_000);
+        let sketches = sketches(&[page]);
+        assert_eq!((sketches[0].0.len(), sketches[0].1.len()), (1, 14));
+    }
+
+    #[test]
+    fn documents_of_one_word_are_compared_with_their_like_only() {
+        let texts: Vec<String> = (0..50_000).map(|n| format!("word{}", n % 5_000)).collect();
+        let (dropped, report) = run(&texts, POLICY, 1 << 20);
+        assert_eq!(dropped.len(), 45_000);
+        assert!(dropped.iter().all(|(gone, kept)| gone % 5_000 == *kept));
+        // No batch holds a word twice.
+        assert_eq!(report.pairs_verified, 45_000);
+    }
+
+    #[test]
+    #[expect(
+        clippy::print_stdout,
+        reason = "says what was measured, or why nothing was"
+    )]
+    fn the_measured_curve_is_the_theoretical_one_on_real_pairs() {
+        let folder = std::path::Path::new(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../shared/data/labelled"
+        ));
+        let Ok(table) = std::fs::File::open(folder.join("neardup-pairs.tsv.zst")) else {
+            println!("skipped: no shared data");
+            return;
+        };
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        let mut texts: Vec<String> = Vec::new();
+        for file in ["neardup-docs-00.jsonl.zst", "neardup-docs-01.jsonl.zst"] {
+            let file = std::fs::File::open(folder.join(file)).expect("beside the table");
+            let lines = zstd::decode_all(file).expect("whole");
+            for line in lines
+                .split(|&byte| byte == b'\n')
+                .filter(|line| !line.is_empty())
+            {
+                let document: serde_json::Value = serde_json::from_slice(line).expect("JSON");
+                let of = |key: &str| document[key].as_str().expect("a text").to_string();
+                numbers.insert(of("id"), texts.len());
+                texts.push(of("text"));
+            }
+        }
+        let sets: Vec<Vec<u64>> = sketches(&texts).into_iter().map(|(set, _)| set).collect();
+        let table = String::from_utf8(zstd::decode_all(table).expect("whole")).expect("UTF-8");
+        let pairs: Vec<(usize, usize, f64)> = table
+            .lines()
+            .skip(1)
+            .map(|row| {
+                let columns: Vec<&str> = row.split('\t').collect();
+                let (a, b) = (numbers[columns[0]], numbers[columns[1]]);
+                let similarity = Measure::Jaccard.at_least(&sets[a], &sets[b], 0.0);
+                (a, b, similarity.unwrap_or(0.0))
+            })
+            .collect();
+        // Pairs share documents, so their errors are not independent; those of different seeds are.
+        const SEEDS: u64 = 24;
+        const BINS: usize = 20;
+        let (bands, rows) = (15, 8);
+        let shares: Vec<[f64; BINS]> = (0..SEEDS)
+            .into_par_iter()
+            .map(|seed| {
+                let hasher = MinHasher::new(seed, bands as usize, rows as usize);
+                let mut scratch = crate::algo::minhash::Scratch::default();
+                let sketches: Vec<Vec<u64>> = sets
+                    .iter()
+                    .map(|set| {
+                        let mut bands = Vec::new();
+                        hasher.bands_into(set, &mut scratch, &mut bands);
+                        bands
+                    })
+                    .collect();
+                let (mut met, mut all) = ([0.0; BINS], [0.0; BINS]);
+                for &(a, b, similarity) in &pairs {
+                    let bin = ((similarity * BINS as f64) as usize).min(BINS - 1);
+                    all[bin] += 1.0;
+                    let mut both = sketches[a].iter().zip(&sketches[b]);
+                    met[bin] += f64::from(u8::from(both.any(|(x, y)| x == y)));
+                }
+                std::array::from_fn(|bin| met[bin] / f64::max(all[bin], 1.0))
+            })
+            .collect();
+        println!("similarity    pairs  expected  measured  standard error");
+        for bin in 0..BINS {
+            let expected: Vec<f64> = pairs
+                .iter()
+                .filter(|pair| ((pair.2 * BINS as f64) as usize).min(BINS - 1) == bin)
+                .map(|pair| candidate_probability(pair.2, bands, rows))
+                .collect();
+            if expected.is_empty() {
+                continue;
+            }
+            let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+            let measured: Vec<f64> = shares.iter().map(|share| share[bin]).collect();
+            let (of_theory, of_seeds) = (mean(&expected), mean(&measured));
+            let squares: Vec<f64> = measured.iter().map(|m| (m - of_seeds).powi(2)).collect();
+            let error = (squares.iter().sum::<f64>() / ((SEEDS - 1) * SEEDS) as f64).sqrt();
+            println!(
+                "{:.2} - {:.2}  {:>6}  {of_theory:>8.4}  {of_seeds:>8.4}  {error:.4}",
+                bin as f64 / BINS as f64,
+                (bin + 1) as f64 / BINS as f64,
+                expected.len()
+            );
+            // Where next to all or next to nothing meets, the seeds may not have differed at all.
+            let rare = of_theory.min(1.0 - of_theory);
+            let least = (rare / (SEEDS * expected.len() as u64) as f64).sqrt();
+            assert!(
+                (of_seeds - of_theory).abs() <= 4.0 * error.max(least),
+                "bin {bin}: {of_seeds} against {of_theory} +- {error}"
+            );
+        }
+        assert!(pairs.len() > 4_000);
+    }
+
+    /// Texts that differ from one page in a few words, or are short.
+    fn corpus() -> impl Strategy<Value = Vec<String>> {
+        let near = proptest::collection::vec(0usize..200, 0..6).prop_map(|changed| page(&changed));
+        let short = (0u8..4).prop_map(|n| format!("short {n}"));
+        proptest::collection::vec(prop_oneof![8 => near, 1 => short], 1..60)
+    }
+
+    /// Whether two documents are proposed and verified similar.
+    fn similar(a: &(Vec<u64>, Vec<u64>), b: &(Vec<u64>, Vec<u64>), policy: Policy) -> bool {
+        a.1.iter().any(|band| b.1.contains(band))
+            && policy
+                .measure
+                .at_least(&a.0, &b.0, policy.min_similarity)
+                .is_some()
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn the_kept_set_is_that_of_the_plain_definition(
-            edits in proptest::collection::vec(proptest::collection::vec(0usize..200, 0..6), 1..60),
-        ) {
-            let texts: Vec<String> = edits.iter().map(|changed| page(changed)).collect();
-            let (dropped, _) = run(&texts, POLICY, 1 << 20);
-            prop_assert_eq!(&dropped, &run(&texts, POLICY, 4_096).0);
+        fn the_kept_set_is_that_of_the_plain_definition(texts in corpus(), contained in any::<bool>()) {
+            let measure = if contained { Measure::Containment } else { Measure::Jaccard };
+            let policy = Policy { measure, ..POLICY };
+            let (dropped, _) = run(&texts, policy, 1 << 20);
+            prop_assert_eq!(&dropped, &run(&texts, policy, 4_096).0);
             // Plain definition over the same candidates: bands that meet.
-            let hasher = MinHasher::new(1, 14, 8);
-            let mut scratch = SketchScratch::default();
-            let sketches: Vec<(Vec<u64>, Vec<u64>)> = texts.iter().map(|text| {
-                let mut bands = Vec::new();
-                sketch(text, 5, &hasher, &mut scratch, &mut bands);
-                (scratch.shingles.clone(), bands)
-            }).collect();
+            let sketches = sketches(&texts);
             let mut kept: Vec<usize> = Vec::new();
             let mut expected = Vec::new();
-            for (i, (set, bands)) in sketches.iter().enumerate() {
-                let similar = kept.iter().find(|&&k| {
-                    sketches[k].1.iter().any(|band| bands.contains(band))
-                        && jaccard_at_least(&sketches[k].0, set, 0.8).is_some()
-                });
-                match similar {
+            for (i, sketch) in sketches.iter().enumerate() {
+                match kept.iter().find(|&&k| similar(&sketches[k], sketch, policy)) {
                     Some(&k) => expected.push((i as u64, k as u64)),
                     None => kept.push(i),
                 }
             }
             prop_assert_eq!(dropped, expected);
+        }
+
+        #[test]
+        fn what_is_kept_holds_no_verified_pair_and_whatever_went_has_one_in_it(texts in corpus()) {
+            let (dropped, report) = run(&texts, POLICY, 1 << 20);
+            prop_assert_eq!(report.skipped_full_bucket, 0);
+            let gone: Vec<u64> = dropped.iter().map(|(number, _)| *number).collect();
+            let sketches = sketches(&texts);
+            let kept: Vec<usize> = (0..texts.len()).filter(|i| !gone.contains(&(*i as u64))).collect();
+            for (at, &i) in kept.iter().enumerate() {
+                for &j in &kept[..at] {
+                    prop_assert!(!similar(&sketches[i], &sketches[j], POLICY), "{} and {}", i, j);
+                }
+            }
+            for &number in &gone {
+                let sketch = &sketches[number as usize];
+                prop_assert!(kept.iter().any(|&k| similar(&sketches[k], sketch, POLICY)), "{}", number);
+            }
+            // Again, over what was kept: nothing goes.
+            let output: Vec<String> = kept.iter().map(|&i| texts[i].clone()).collect();
+            prop_assert_eq!(run(&output, POLICY, 1 << 20).0, []);
+        }
+
+        #[test]
+        fn where_nothing_is_kept_those_without_a_similar_one_stay(texts in corpus()) {
+            let none = Policy { keep: Keep::None, ..POLICY };
+            let (mut dropped, _) = run(&texts, none, 1 << 20);
+            prop_assert_eq!(&dropped, &run(&texts, none, 4_096).0);
+            dropped.sort_unstable();
+            let sketches = sketches(&texts);
+            let expected: Vec<(u64, u64)> = (0..texts.len())
+                .filter_map(|i| {
+                    let other = (0..texts.len()).find(|&j| j != i && similar(&sketches[i], &sketches[j], none))?;
+                    Some((i as u64, other as u64))
+                })
+                .collect();
+            let numbers = |pairs: &[(u64, u64)]| pairs.iter().map(|pair| pair.0).collect::<Vec<_>>();
+            prop_assert_eq!(numbers(&dropped), numbers(&expected));
+            for (number, other) in dropped {
+                prop_assert!(similar(&sketches[number as usize], &sketches[other as usize], none));
+            }
         }
     }
 }

@@ -7,14 +7,13 @@
 use super::corpus::{Corpus, CutRow, FAILED, NO_STAGE};
 use super::edit::{Edit, NumberedCut};
 use super::scores::Scores;
-use super::{EngineError, Stop};
+use super::{EngineError, Stop, near};
 use crate::algo::{hash, pacing};
-use crate::dedupe::{
-    self, BandHash, Documents, Dropped, Fingerprint, NearInput, NearReport, Policy, UnitPlace,
-};
+use crate::dedupe::{self, BandHash, Documents, Dropped, Fingerprint, NearInput, UnitPlace};
+use crate::plan::StagePlan;
 use crate::plan::global::SELECT_REASONS;
 use crate::record::{FieldSpec, FieldType, FieldValue, Options};
-use crate::spill::{IoContext, ScratchColumn, Spill};
+use crate::spill::{Column, IoContext, ScratchColumn, Spill};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
@@ -323,7 +322,9 @@ impl<'a> Decisions<'a> {
             }
         })?;
         written?;
-        drops.apply(|dropped| self.drop(stage, dropped))?;
+        drops
+            .written()?
+            .apply(|dropped| self.drop(stage, dropped))?;
         Ok(())
     }
 
@@ -391,24 +392,29 @@ impl<'a> Decisions<'a> {
         Ok((edit, [compared, repeats]))
     }
 
-    /// Near dedupe at `stage`, from the sketches that prepare wrote in `slot`. Returns what was
-    /// done and how many documents were too short to shingle.
+    /// Near dedupe at `stage`, from the sketches that prepare wrote in `slot`. Returns what there is
+    /// to note of it.
+    ///
+    /// # Errors
+    /// When files cannot be written or read, and when a cluster or a source loses more than its
+    /// bound ([`dedupe::Guard`]).
     pub fn near_dedupe(
         &mut self,
         stage: u16,
         slot: usize,
-        options: &Options,
+        planned: &StagePlan,
         scores: Option<&Scores<'_>>,
         sources: &[String],
         stop: &Stop,
-    ) -> Result<(NearReport, u64), EngineError> {
+    ) -> Result<BTreeMap<String, u64>, EngineError> {
         stop.check()?;
         let corpus: &Corpus = self.corpus;
+        let options = &planned.options;
         let keep = options.text("keep").to_string();
         let preferred = options.list("preferred_sources").to_vec();
-        // Places in keep order, dense: for `first` that of the ranks, else by a sort.
+        // Places in keep order, dense: for `first` and `none` that of the ranks, else by a sort.
         let mut order: Option<(ScratchColumn<u64>, ScratchColumn<u64>)> = None;
-        if keep != "first" {
+        if !["first", "none"].contains(&keep.as_str()) {
             let mut sorter = self.spill.sorter("keep-order", |a: &Keyed, b: &Keyed| {
                 (a.key, a.rank).cmp(&(b.key, b.rank))
             });
@@ -452,16 +458,17 @@ impl<'a> Decisions<'a> {
             Some((_, numbers)) => numbers.values()[place as usize],
             None => self.number_at(place),
         };
-        let bands_of_each = options.integer("bands") as usize;
+        let (bands_of_each, _) = near::bands_and_rows(options);
         let mut short = 0;
         let mut bands = corpus
             .tasks
             .iter()
             .zip(&corpus.bases)
             .flat_map(|(task, &base)| {
-                let near = &task.near[slot];
+                let sketches = &task.near[slot];
                 let mut next = 0usize;
-                near.sets
+                sketches
+                    .sets
                     .values()
                     .iter()
                     .zip(base..)
@@ -469,8 +476,8 @@ impl<'a> Decisions<'a> {
                         if set.length == 0 {
                             return (number, set.short, &[][..]);
                         }
-                        let mine =
-                            &near.bands.values()[next * bands_of_each..(next + 1) * bands_of_each];
+                        let mine = &sketches.bands.values()
+                            [next * bands_of_each..(next + 1) * bands_of_each];
                         next += 1;
                         (number, set.short, mine)
                     })
@@ -485,13 +492,9 @@ impl<'a> Decisions<'a> {
             });
         let shingles = |number: u64| -> &[u64] {
             let (task, at) = corpus.locate(number);
-            let near = &corpus.tasks[task].near[slot];
-            let set = near.sets.values()[at];
-            &near.shingles.values()[set.start as usize..][..set.length as usize]
-        };
-        let policy = Policy {
-            min_similarity: options.number("min_similarity"),
-            max_bucket: options.integer("max_bucket") as u32,
+            let sketches = &corpus.tasks[task].near[slot];
+            let set = sketches.sets.values()[at];
+            &sketches.shingles.values()[set.start as usize..][..set.length as usize]
         };
         let mut drops = Drops::new(&self.spill)?;
         let mut failed = Ok(());
@@ -502,7 +505,7 @@ impl<'a> Decisions<'a> {
                 shingles: &shingles,
             },
         };
-        let report = dedupe::decide_near(input, policy, &self.spill, |dropped| {
+        let report = dedupe::decide_near(input, near::policy(options), &self.spill, |dropped| {
             if failed.is_ok() {
                 failed = drops.push(dropped);
             }
@@ -511,8 +514,17 @@ impl<'a> Decisions<'a> {
         stop.check()?;
         drop(bands);
         std::mem::drop(order);
+        let drops = drops.written()?;
+        near::guard(
+            corpus,
+            &self.spill,
+            &|number| self.reaches(number, stage),
+            &mut drops.dropped(),
+            planned,
+            sources,
+        )?;
         drops.apply(|dropped| self.drop(stage, dropped))?;
-        Ok((report, short))
+        Ok(near::notes(&report, short))
     }
 
     /// Select at `stage`.
@@ -616,20 +628,36 @@ impl Drops {
             .context("write", &self.path)
     }
 
-    fn apply(self, mut apply: impl FnMut(Dropped)) -> io::Result<()> {
+    fn written(self) -> io::Result<WrittenDrops> {
         self.writer
             .into_inner()
             .map_err(|e| e.into_error())
             .context("write", &self.path)?;
-        let column = crate::spill::Column::<DroppedRow>::open(&self.path)?;
-        for row in column.values() {
-            apply(Dropped {
-                number: row.number,
-                kept: row.kept,
-                similarity: row.similarity,
-            });
-        }
-        std::mem::drop(column);
+        Ok(WrittenDrops {
+            rows: Column::open(&self.path)?,
+            path: self.path,
+        })
+    }
+}
+
+/// All drops of a stage, to be looked at and then applied.
+struct WrittenDrops {
+    path: std::path::PathBuf,
+    rows: Column<DroppedRow>,
+}
+
+impl WrittenDrops {
+    fn dropped(&self) -> impl Iterator<Item = Dropped> + '_ {
+        self.rows.values().iter().map(|row| Dropped {
+            number: row.number,
+            kept: row.kept,
+            similarity: row.similarity,
+        })
+    }
+
+    fn apply(self, apply: impl FnMut(Dropped)) -> io::Result<()> {
+        self.dropped().for_each(apply);
+        std::mem::drop(self.rows);
         std::fs::remove_file(&self.path)
     }
 }

@@ -22,9 +22,9 @@
 //! | ids and fields | prepare | 4 a document, and what the fields hold |
 //! | token ids | prepare | 4 a token |
 //! | hashes of an exact dedupe | prepare | 16 a document |
-//! | sets and bands of a near dedupe | prepare | 16 a document, and 8 a band (112) for one that takes part |
+//! | sets and bands of a near dedupe | prepare | 16 a document, and 8 a band (120 for 15) for one that takes part |
 //! | units of a dedupe by paragraph or line | prepare | 16 a document, 32 a unit that is long enough |
-//! | shingles of a near dedupe | prepare | 8 a distinct shingle: 1.24 a byte of text that takes part |
+//! | shingles of a near dedupe | prepare | 8 a distinct shingle: of words 1.24 a byte of text that takes part, of characters 8 at most |
 //! | text, where `rejects: text` | prepare | 1 a byte of text |
 //! | stretches that `decontaminate` found | prepare | 40 each |
 //! | edits and cuts | prepare | 48 a document that a stage edited, 24 a cut |
@@ -34,7 +34,8 @@
 //! | cuts of a dedupe by paragraph or line | decide | 8 a document, 24 a cut |
 //! | n-grams of `ngram_excess` | fit | 8.2 a token that is learned from, at most 2 x `fit_tokens`; removed after scoring |
 //! | scores | score | 16 a document, 1 a token; 4 a token more for each of f32 usefulness and `excess_nats` |
-//! | sorts that outgrow memory | decide | 16 a band, 16 to 32 a document for each sort; removed after it |
+//! | sorts that outgrow memory | decide | 16 a band (240 a document for 15), 16 to 32 a document for each other sort; removed after it |
+//! | buckets of a near dedupe | decide | 12 a bucket of two documents or more, 8 a member up to `max_bucket`; removed after it |
 //! | layout | arrange | 32 a row, 24 a segment |
 //!
 //! In all 7.6 bytes a token, 11.7 while it fits on all of such a small corpus. The output is smaller:
@@ -89,12 +90,14 @@ mod contamination;
 mod corpus;
 mod decide;
 mod domains;
+mod duplicates;
 mod edit;
 mod emit;
 mod error;
 mod explain;
 mod finish;
 mod inputs;
+mod near;
 mod options;
 mod prepare;
 mod progress;
@@ -108,6 +111,7 @@ mod verify;
 mod work;
 
 pub use calibrate::{CalibrateOptions, calibrate};
+pub use duplicates::duplicates;
 pub use error::EngineError;
 pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};

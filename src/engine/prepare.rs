@@ -20,8 +20,7 @@ use super::progress::Progress;
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
-use crate::algo::minhash::MinHasher;
-use crate::dedupe::{self, SketchScratch, UnitRow, UnitRule};
+use crate::dedupe::{self, SketchScratch, Sketcher, UnitRow, UnitRule};
 use crate::plan::OnError;
 use crate::record::{Document, Notes, Verdict, without};
 use crate::source::{BadRecord, Chunk, Entry, Reader};
@@ -45,12 +44,7 @@ pub enum Step {
         normalise: bool,
     },
     /// Near dedupe: shingle sets and bands are made here.
-    Near {
-        /// Makes the bands.
-        hasher: MinHasher,
-        /// Words of a shingle.
-        shingle_words: usize,
-    },
+    Near(Sketcher),
     /// A dedupe by paragraph or line: hashes of those are made here.
     Units(UnitRule),
     /// Decided later, from what prepare wrote.
@@ -187,7 +181,7 @@ impl Prepare<'_> {
         let count = |of: fn(&Step) -> bool| steps.iter().filter(|step| of(step)).count();
         Sketches {
             exact: count(|step| matches!(step, Step::Exact { .. })),
-            near: count(|step| matches!(step, Step::Near { .. })),
+            near: count(|step| matches!(step, Step::Near(_))),
             units: count(|step| matches!(step, Step::Units(_))),
             languages: self.more_follow,
             text: self.keep_text,
@@ -486,20 +480,16 @@ impl Prepare<'_> {
                     });
                     exact += 1;
                 }
-                Step::Near {
-                    hasher,
-                    shingle_words,
-                } => {
+                Step::Near(sketcher) => {
                     let into = &mut part.near[near];
                     let mut set = SetRow {
                         start: into.shingles.len() as u64,
                         ..SetRow::default()
                     };
                     if takes_part {
-                        let short = dedupe::sketch(
+                        let short = sketcher.sketch(
                             &document.text,
-                            *shingle_words,
-                            hasher,
+                            &document.tokens,
                             &mut scratch.sketch,
                             &mut scratch.bands,
                         );

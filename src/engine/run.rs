@@ -8,6 +8,7 @@ use super::edit::Edit;
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
 use super::inputs::{InputFile, Inputs, default_task_bytes};
+use super::near;
 use super::options;
 use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
@@ -19,7 +20,6 @@ use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::algo::isotonic::Curve;
-use crate::algo::minhash::MinHasher;
 use crate::audit::Audit;
 use crate::dedupe::{Unit as TextUnit, UnitRule};
 use crate::pack::Frame;
@@ -955,17 +955,14 @@ fn go(
                     plan::global::EXACT_DEDUPE_REASONS,
                     keep(&stage.label, "first"),
                 ),
-                StageRef::NearDedupe => {
-                    let of = |name: &str| stage.options.integer(name) as usize;
-                    (
-                        Step::Near {
-                            hasher: MinHasher::new(plan.seed, of("bands"), of("rows")),
-                            shingle_words: of("shingle_words"),
-                        },
-                        plan::global::NEAR_DEDUPE_REASONS,
-                        keep(&stage.label, stage.options.text("keep")),
-                    )
-                }
+                StageRef::NearDedupe => (
+                    Step::Near(
+                        near::sketcher(plan.seed, &stage.options)
+                            .map_err(|error| option_error(plan, stage.line, stage.column, error))?,
+                    ),
+                    plan::global::NEAR_DEDUPE_REASONS,
+                    near::rule(&stage.label, &stage.options),
+                ),
                 StageRef::UnitDedupe(unit) => (
                     Step::Units(UnitRule {
                         unit,
@@ -1033,7 +1030,11 @@ fn go(
         .zip(&plan.stages)
         .take(ranges[0].end - 1)
         .filter(|(_, stage)| !matches!(stage.kind, StageRef::Score { .. } | StageRef::Select))
-        .map(|(description, _)| description)
+        .map(|(description, stage)| match stage.kind {
+            // What decides, such as a guard that let go, makes no sketch another one.
+            StageRef::NearDedupe => json!([stage.label, near::sketch_key(&stage.options)]),
+            _ => description.clone(),
+        })
         .collect();
     // Places in the chain are written with the verdicts, so the whole chain's labels are part of it.
     let labels: Vec<&str> = words.iter().map(|stage| stage.label.as_str()).collect();
@@ -1096,7 +1097,7 @@ fn go(
         notes.insert(label, std::mem::take(&mut taught.notes));
     }
     // Sketches are numbered within a segment.
-    let (mut exact, mut near, mut units) = (0, 0, 0);
+    let (mut exact, mut nears, mut units) = (0, 0, 0);
     let mut near_before = false;
     for at in 0..=plan.stages.len() {
         stop.check()?;
@@ -1106,7 +1107,7 @@ fn go(
             decisions =
                 segments.next(segment, decisions, edit, &mut prepare_key, progress, stop)?;
             corpus = decisions.corpus();
-            (exact, near, units) = (0, 0, 0);
+            (exact, nears, units) = (0, 0, 0);
             clock.end("prepare again");
         }
         let Some(stage) = plan.stages.get(at) else {
@@ -1158,24 +1159,11 @@ fn go(
             StageRef::NearDedupe => {
                 progress.begin("near_dedupe", corpus.len(), Unit::Documents);
                 let earlier = scores.as_ref().map(|(scores, _)| scores);
-                let (report, short) =
-                    decisions.near_dedupe(number, near, &stage.options, earlier, &sources, stop)?;
+                let found = decisions.near_dedupe(number, nears, stage, earlier, &sources, stop)?;
                 progress.end();
-                near += 1;
+                nears += 1;
                 near_before = true;
-                let counts = [
-                    ("compared_as_a_whole_too_short_to_shingle", short),
-                    ("candidate_buckets", report.buckets),
-                    ("pairs_verified", report.pairs_verified),
-                    ("skipped_full_bucket", report.skipped_full_bucket),
-                ];
-                notes.insert(
-                    stage.label.clone(),
-                    counts
-                        .iter()
-                        .map(|(name, n)| (name.to_string(), *n))
-                        .collect(),
-                );
+                notes.insert(stage.label.clone(), found);
                 "near_dedupe"
             }
             StageRef::Score { estimator: at } => {

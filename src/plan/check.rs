@@ -12,7 +12,7 @@ use super::{
     replace_home_in_glob, sections,
 };
 use crate::algo::hash::content;
-use crate::dedupe::Unit;
+use crate::dedupe::{Shingling, Unit};
 use crate::record::{
     FieldSpec, FieldType, Kind, OptionError, OptionSpec, Options, Spec, Value, Variant,
 };
@@ -718,7 +718,11 @@ impl Checker<'_> {
                     self.judge(built.err(), &walked);
                 }
                 StageRef::UnitDedupe(_) | StageRef::SpanDedupe => self.judge_edit(mark, name),
-                StageRef::NearDedupe => self.judge_near_dedupe(&walked),
+                StageRef::NearDedupe => {
+                    self.judge(global::bands_and_rows(&walked.options).err(), &walked);
+                    self.judge(Shingling::of(&walked.options).err(), &walked);
+                    self.judge_near_dedupe(&walked);
+                }
                 StageRef::Select => self.judge_select(&walked),
                 StageRef::ExactDedupe | StageRef::Score { .. } => {}
             }

@@ -1,7 +1,8 @@
 //! The global stages: they see what reaches them as a whole.
 
+use crate::algo::minhash::{self, MAX_BANDS, MAX_ROWS, Measure};
 use crate::dedupe::SpanRule;
-use crate::record::{Kind, OptionSpec, Reason, Spec};
+use crate::record::{Kind, OptionError, OptionSpec, Options, Reason, Spec};
 
 /// Exact copies.
 pub const EXACT_DEDUPE: Spec = Spec {
@@ -145,23 +146,44 @@ const UNIT_NORMALISE: OptionSpec = OptionSpec {
 pub const NEAR_DEDUPE: Spec = Spec {
     name: "near_dedupe",
     summary: "Rejects documents that share most of their word sequences with another one",
-    details: "MinHash proposes pairs (Broder 1997; Indyk & Motwani 1998), the exact Jaccard similarity of their sets of \
-              shingles decides, and one document of every connected group stays. A pair of similarity s is proposed \
-              with probability 1 - (1 - s^rows)^bands: more bands find more pairs, more rows fewer.",
+    details: "MinHash proposes pairs (Broder 1997; Indyk & Motwani 1998), the exact similarity of their sets of shingles \
+              decides. Documents are taken in keep order; one goes when it is similar to a document that stays, never \
+              because of one that goes itself. A pair of Jaccard similarity s is proposed with probability \
+              1 - (1 - s^rows)^bands: more bands find more pairs, more rows fewer. Without 'bands' and 'rows' they are \
+              chosen so that pairs 0.05 above 'min_similarity' are proposed with probability 0.99 or more, from at most \
+              128 hashes; 'goodput check' prints the curve. A document too short for one shingle is similar only to one \
+              of the same words, and counted. A source or a cluster (what goes because of one document) that loses more \
+              than its bound stops the run, which names it.",
     options: &[
         OptionSpec {
             name: "min_similarity",
             kind: Kind::Number { min: 0.1, max: 1.0 },
             default: Some("0.8"),
-            doc: "Jaccard similarity from which on two documents are copies; a pair exactly at it is one",
+            doc: "Similarity from which on two documents are copies; a pair exactly at it is one",
+        },
+        OptionSpec {
+            name: "measure",
+            kind: Kind::Choice(&["jaccard", "containment"]),
+            default: Some("jaccard"),
+            doc: "What similarity is: shingles that both documents hold, over those that either holds, or over those \
+                  of the smaller one. MinHash proposes by Jaccard all the same: with 'containment' the bands are chosen \
+                  for documents of about one size, and a small part of a large document is seldom proposed. With \
+                  'keep: longest' the part goes, with 'first' whichever comes later",
         },
         OptionSpec {
             name: "keep",
-            kind: Kind::Choice(&["first", "longest", "highest_score", "preferred_source"]),
+            kind: Kind::Choice(&[
+                "first",
+                "longest",
+                "highest_score",
+                "preferred_source",
+                "none",
+            ]),
             default: Some("first"),
-            doc: "Which document of a group stays: the first by (place in 'inputs', id), the one with most tokens, the \
+            doc: "Which of similar documents stays: the first by (place in 'inputs', id), the one with most tokens, the \
                   one with the highest score (needs a 'score' stage before), or one of the source that stands first in \
-                  'preferred_sources'; the first one wherever that leaves a tie",
+                  'preferred_sources'; the first one wherever that leaves a tie. With 'none' not one of them stays: \
+                  every document that is similar to any other goes, and the evidence names that one",
         },
         OptionSpec {
             name: "preferred_sources",
@@ -173,20 +195,42 @@ pub const NEAR_DEDUPE: Spec = Spec {
         OptionSpec {
             name: "shingle_words",
             kind: Kind::Integer { min: 1, max: 64 },
-            default: Some("5"),
-            doc: "Words in a row that make one shingle; shorter documents are compared as a whole",
+            default: Some("null"),
+            doc: "Words in a row that make one shingle, in lower case and without punctuation; shorter documents are \
+                  compared as a whole. 5 where no shingle is given",
+        },
+        OptionSpec {
+            name: "shingle_tokens",
+            kind: Kind::Integer { min: 1, max: 64 },
+            default: Some("null"),
+            doc: "Token ids in a row that make one shingle, in place of words",
+        },
+        OptionSpec {
+            name: "shingle_characters",
+            kind: Kind::Integer { min: 1, max: 256 },
+            default: Some("null"),
+            doc: "Characters in a row that make one shingle, in place of words: of the text in NFC and lower case, each \
+                  run of white space one space. Eight bytes of intermediate files for each character",
         },
         OptionSpec {
             name: "bands",
-            kind: Kind::Integer { min: 1, max: 512 },
-            default: Some("14"),
-            doc: "Groups of hashes of which one must agree for a pair to be proposed: more find more pairs",
+            kind: Kind::Integer {
+                min: 1,
+                max: MAX_BANDS as u64,
+            },
+            default: Some("null"),
+            doc: "Groups of hashes of which one must agree for a pair to be proposed: more find more pairs. Chosen by \
+                  'min_similarity' where absent",
         },
         OptionSpec {
             name: "rows",
-            kind: Kind::Integer { min: 1, max: 64 },
-            default: Some("8"),
-            doc: "Hashes in a band, all of which must agree: more find fewer pairs",
+            kind: Kind::Integer {
+                min: 1,
+                max: MAX_ROWS as u64,
+            },
+            default: Some("null"),
+            doc: "Hashes in a band, all of which must agree: more find fewer pairs. Chosen by 'min_similarity' where \
+                  absent",
         },
         OptionSpec {
             name: "max_bucket",
@@ -198,14 +242,82 @@ pub const NEAR_DEDUPE: Spec = Spec {
             doc: "Documents of one bucket that the others are compared with, its first ones; what is skipped is \
                   counted in the evidence",
         },
+        OptionSpec {
+            name: "max_source_loss",
+            kind: Kind::Number { min: 0.0, max: 1.0 },
+            default: Some("0.9"),
+            doc: "Share of a source's documents, and of its tokens, that may go, of what reaches the stage; a larger \
+                  one stops the run. 1 allows all",
+        },
+        OptionSpec {
+            name: "max_cluster_loss",
+            kind: Kind::Number { min: 0.0, max: 1.0 },
+            default: Some("0.1"),
+            doc: "Share of all documents, and of all tokens, that may go because of one kept document, of what reaches \
+                  the stage; a larger one stops the run. 1 allows all",
+        },
+        OptionSpec {
+            name: "guard_min_documents",
+            kind: Kind::Integer {
+                min: 1,
+                max: u64::MAX,
+            },
+            default: Some("1000"),
+            doc: "Documents that a source must have, or that must go because of one, for those two bounds to hold",
+        },
+        OptionSpec {
+            name: "allow",
+            kind: Kind::TextList,
+            default: Some("[]"),
+            doc: "Sources, and ids of kept documents, for which the two bounds do not hold",
+        },
     ],
     example: "{ min_similarity: 0.8, keep: first }",
 };
 
+/// What a near dedupe's options say similarity is.
+pub fn measure(options: &Options) -> Measure {
+    match options.text("measure") {
+        "containment" => Measure::Containment,
+        _ => Measure::Jaccard,
+    }
+}
+
+/// Bands and rows of a near dedupe: as given, or chosen for its `min_similarity`.
+///
+/// # Errors
+/// When no number of the other one would propose the pairs.
+pub fn bands_and_rows(options: &Options) -> Result<(u32, u32), OptionError> {
+    let given = |name: &str| options.integer_if_given(name).map(|n| n as u32);
+    let aimed = minhash::aimed_similarity(options.number("min_similarity"));
+    // Containment: of documents of one size, which it proposes best.
+    let jaccard = measure(options).jaccard_of(aimed, 1.0);
+    let refused = |option, other, found| {
+        let must_be = format!(
+            "such that some number of {other} proposes pairs of similarity {aimed:.3} with probability {}; name both, or \
+             neither",
+            minhash::PROPOSED
+        );
+        OptionError::new(option, must_be, found)
+    };
+    match (given("bands"), given("rows")) {
+        (Some(bands), Some(rows)) => Ok((bands, rows)),
+        (Some(bands), None) => match minhash::most_rows(jaccard, bands) {
+            Some(rows) => Ok((bands, rows)),
+            None => Err(refused("bands", "rows", bands)),
+        },
+        (None, Some(rows)) => match minhash::fewest_bands(jaccard, rows) {
+            Some(bands) => Ok((bands, rows)),
+            None => Err(refused("rows", "bands", rows)),
+        },
+        (None, None) => Ok(minhash::bands_and_rows(jaccard)),
+    }
+}
+
 /// Reasons of [`NEAR_DEDUPE`].
 pub const NEAR_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
     "near_duplicate",
-    "Its similarity to the kept document's group reaches 'min_similarity'; the value is the exact Jaccard similarity",
+    "Its similarity to the kept document reaches 'min_similarity'; the value is that similarity, exact",
 )];
 
 /// Scores. Its options are these, and those of the estimator that `estimator` names.

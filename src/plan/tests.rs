@@ -960,7 +960,7 @@ fn wrong_types_and_bounds_are_refused() {
     refused(
         "stages: [near_dedupe: { keep: frist }]",
         &[
-            "7:31: 'keep' must be first, longest, highest_score or preferred_source, got 'frist'; did you mean 'first'?",
+            "7:31: 'keep' must be first, longest, highest_score, preferred_source or none, got 'frist'; did you mean 'first'?",
         ],
     );
     refused(

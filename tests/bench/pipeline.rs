@@ -2,13 +2,18 @@
 //!
 //! ```text
 //! cargo bench --bench pipeline -- [FOLDER] [--rounds N] [--threads 1,2] [--no-fit] [--against PROGRAM]
+//! cargo bench --bench pipeline -- [FOLDER] --near COPIES [--rounds N] [--threads 1,2]
 //! ```
 //!
 //! FOLDER holds JSONL files with a field `text`; `../shared/data/mix` when absent. The runs are
 //! interleaved (reading, reading and tokenizing, the whole; then the next round) and medians are
 //! printed, as a machine is seldom quiet. Seconds of cores are what to compare on a busy one.
 //! `--against` runs another build of the program between, on the same pipeline, and says whether
-//! the two wrote the same bytes. `--no-fit` leaves the score stage away: quick, for the rest.
+//! the two wrote the same bytes. `--no-fit` leaves the score stage away: quick, for the rest. `--near`
+//! measures near dedupe alone, beside tokenizing, with the texts decoded and in memory; with 2 copies
+//! and more the corpus is that many times as large, the copies with small edits.
+
+mod near;
 
 use goodput::audit::Audit;
 use goodput::engine::RunRecord;
@@ -42,6 +47,7 @@ struct Options {
     threads: Vec<usize>,
     fit: bool,
     against: Option<PathBuf>,
+    near: Option<usize>,
 }
 
 /// Costs of each thing that is measured, by threads and name, one per round.
@@ -84,6 +90,21 @@ fn main() -> Result<()> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_goodput"));
     let tokenizer = Tokenizer::load(&TokenizerSource::File(tokenizer_file), Some(&work))?;
     let files = find_files(Path::new("/"), &[glob])?;
+    if let Some(copies) = options.near {
+        for &threads in &options.threads {
+            near::near(
+                &files,
+                &tokenizer,
+                &work,
+                threads,
+                options.rounds,
+                copies,
+                &mut out,
+            )?;
+        }
+        fs::remove_dir_all(&work)?;
+        return Ok(());
+    }
     // Once, unmeasured: the files come into the page cache, the tokenizer's verdict into its own.
     let (text_bytes, text_tokens) = read(&files, Some(&tokenizer))?;
     let reference_tokens = if options.fit {
@@ -234,6 +255,7 @@ fn options(shared: &Path) -> Result<Options> {
         threads: vec![1, 2],
         fit: true,
         against: None,
+        near: None,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -248,6 +270,7 @@ fn options(shared: &Path) -> Result<Options> {
                     .map(str::parse)
                     .collect::<std::result::Result<_, _>>()?;
             }
+            "--near" => options.near = Some(value()?.parse()?),
             "--no-fit" => options.fit = false,
             "--against" => options.against = Some(PathBuf::from(value()?)),
             folder if !folder.starts_with('-') => options.folder = PathBuf::from(folder),

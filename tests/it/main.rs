@@ -9,6 +9,7 @@ mod estimators;
 mod faults;
 mod memory;
 mod models;
+mod near;
 mod pipelines;
 mod robustness;
 mod rooms;
