@@ -71,6 +71,7 @@
 //! a disk of 2 GB/s.
 
 mod arrange;
+mod auxiliary;
 mod calibrate;
 mod corpus;
 mod decide;
@@ -89,6 +90,7 @@ mod threshold;
 mod verify;
 mod work;
 
+pub use auxiliary::{Auxiliary, AuxiliaryFile};
 pub use calibrate::{CalibrateOptions, calibrate};
 pub use error::EngineError;
 pub use explain::{Explainer, whole_documents};

@@ -28,6 +28,7 @@ pub use estimator::{
     TokenDocument, TokenExplanation, TokenNumbers, TokenScores, TokenSource, TokenTable,
 };
 pub use model_file::{MAGIC as MODEL_MAGIC, ModelOrigin};
+pub use random::RANDOM;
 
 /// Every estimator, in the order in which we would explain them.
 pub const TABLE: &[&EstimatorKind] = &[
