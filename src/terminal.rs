@@ -22,11 +22,53 @@ pub enum ProgressMode {
     Off,
 }
 
-/// Writes a result to stdout. A reader that has gone away is no error.
+/// Writes a result for people to stdout: whatever stands in it, names from files among them, cannot
+/// command the terminal. A reader that has gone away is no error.
 ///
 /// # Errors
 /// When stdout cannot be written for another reason.
 pub fn print(text: &str) -> io::Result<()> {
+    write(&printable(text))
+}
+
+/// Writes a result for programs to stdout: byte by byte as it is, but for a terminal as [`print()`] does.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_data(text: &str) -> io::Result<()> {
+    match io::stdout().is_terminal() {
+        true => print(text),
+        false => write(text),
+    }
+}
+
+/// Writes a result with colours to stdout. Its parts must have gone through [`printable`].
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_coloured(text: &str) -> io::Result<()> {
+    write(text)
+}
+
+/// Text that cannot command a terminal: control characters would move the cursor or worse, and marks of
+/// direction reorder the line, so U+FFFD stands for each. Line ends and tabs stay.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if is_command(c) { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// A name, an id or the like, [`printable`] and on one line.
+pub fn printable_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], "\u{fffd}")
+}
+
+fn is_command(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -36,7 +78,7 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// Says something beside the result.
 pub fn say(text: &str) {
-    eprintln!("{text}");
+    eprintln!("{}", printable(text));
 }
 
 /// Whether stdout shows colours: a terminal, and nobody set `NO_COLOR`.
@@ -87,6 +129,7 @@ impl Reporter {
     }
 
     fn note(&self, text: &str) {
+        let text = printable(text);
         if let Ok(mut log) = self.log.lock() {
             log.push(format!(
                 "{:>10.3}s  {text}\n",
@@ -227,7 +270,7 @@ impl Progress for Reporter {
             ProgressMode::Json => {
                 serde_json::json!({ "event": "warning", "text": text }).to_string()
             }
-            _ => format!("warning: {text}"),
+            _ => format!("warning: {}", printable(text)),
         };
         match self
             .phase
@@ -239,5 +282,17 @@ impl Progress for Reporter {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_command_the_terminal() {
+        assert_eq!(printable("a\x1b[2J\nb\tc\r"), "a\u{fffd}[2J\nb\tc\u{fffd}");
+        assert_eq!(printable("\u{9b}31m\u{7f}"), "\u{fffd}31m\u{fffd}");
+        assert_eq!(printable_line("a\nb\u{202e}"), "a\u{fffd}b\u{fffd}");
     }
 }

@@ -28,11 +28,11 @@ pub struct Audit {
     /// How the result is written.
     #[arg(long, value_name = "HOW", default_value = "table")]
     format: Format,
-    /// What the rows of the table are.
-    #[arg(long, value_name = "WHAT", default_value = "reason", value_parser = ["source", "stage", "reason"])]
-    by: String,
+    /// What the rows of the table are; reason when absent. Every other format has a row for each of all three.
+    #[arg(long, value_name = "WHAT", value_parser = ["source", "stage", "reason"])]
+    by: Option<String>,
     /// Show what a threshold on usefulness would drop of what is kept, from 0 to 1.
-    #[arg(long, value_name = "T", value_parser = parse_threshold, conflicts_with = "by")]
+    #[arg(long, value_name = "T", value_parser = parse_threshold, conflicts_with = "by", allow_negative_numbers = true)]
     threshold: Option<f64>,
     /// With --threshold, read shards and rejects: exact, by source, with the ids of documents that change.
     #[arg(long, requires = "threshold")]
@@ -57,19 +57,7 @@ const PIECE_BYTES: usize = 64 << 10;
 impl Audit {
     /// Prints the ledger.
     pub fn run(self) -> Result<(), CliError> {
-        let path = self.out.join("audit.json");
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            CliError::Request(format!(
-                "{}: {error}; 'audit' takes the output folder of a finished run",
-                path.display()
-            ))
-        })?;
-        let ledger: Ledger = serde_json::from_str(&text).map_err(|error| {
-            CliError::Request(format!(
-                "{}: is not a ledger of this version: {error}",
-                path.display()
-            ))
-        })?;
+        let (ledger, text) = super::ledger_of(&self.out, "audit")?;
         match self.threshold {
             _ if self.duplicates => self.duplicates(&ledger),
             Some(threshold) => self.threshold(&ledger, threshold),
@@ -80,17 +68,27 @@ impl Audit {
     fn ledger(self, mut ledger: Ledger, text: String) -> Result<(), CliError> {
         // From the rows that are shown, not as they were written: a ledger that was edited shows it.
         ledger.identities = Identity::of(&ledger);
-        let by = match self.by.as_str() {
-            "source" => By::Source,
-            "stage" => By::Stage,
+        if self.by.is_some() && self.format != Format::Table {
+            return Err(CliError::Request(
+                "--by groups the rows of the table; csv, json and html have a row for each source, stage and reason: \
+                 leave --by out, or --format"
+                    .to_string(),
+            ));
+        }
+        let by = match self.by.as_deref() {
+            Some("source") => By::Source,
+            Some("stage") => By::Stage,
             _ => By::Reason,
         };
-        terminal::print(&match self.format {
-            Format::Table => table(&ledger, by),
-            Format::Json => text,
-            Format::Csv => csv(&ledger),
-            Format::Html => html::ledger(&ledger),
-        })?;
+        show(
+            self.format,
+            &match self.format {
+                Format::Table => table(&ledger, by),
+                Format::Json => text,
+                Format::Csv => csv(&ledger),
+                Format::Html => html::ledger(&ledger),
+            },
+        )?;
         all_hold(&ledger.identities)
     }
 
@@ -99,7 +97,7 @@ impl Audit {
         let memory_bytes = super::default_memory_bytes();
         let found = engine::duplicates(&self.out, &manifest, ledger, memory_bytes, &STOP)?;
         terminal::print(&match self.format {
-            Format::Table => found.table(&super::inspect::printable_line),
+            Format::Table => found.table(&crate::terminal::printable_line),
             Format::Json => serde_json::to_string_pretty(&found).map_err(io::Error::other)? + "\n",
             Format::Csv => found.csv(),
             Format::Html => found.html(),
@@ -120,11 +118,14 @@ impl Audit {
                     self.out.display()
                 ))
             })?;
-            terminal::print(&match self.format {
-                Format::Table | Format::Html => found.table(&[]),
-                Format::Json => json(&found)? + "\n",
-                Format::Csv => format!("{}{}", Threshold::CSV_HEAD, found.csv()),
-            })?;
+            show(
+                self.format,
+                &match self.format {
+                    Format::Table | Format::Html => found.table(&[]),
+                    Format::Json => json(&found)? + "\n",
+                    Format::Csv => format!("{}{}", Threshold::CSV_HEAD, found.csv()),
+                },
+            )?;
             return Ok(());
         }
         let manifest = super::manifest_of(&self.out, "audit")?;
@@ -141,8 +142,8 @@ impl Audit {
                     let line = format!(
                         "  {:<9} {}  source {}  score {}\n",
                         change.change,
-                        super::inspect::printable_line(change.doc_id),
-                        change.source,
+                        terminal::printable_line(change.doc_id),
+                        terminal::printable_line(change.source),
                         change.score
                     );
                     let same = |line: &&String| line.trim_start().starts_with(change.change);
@@ -158,7 +159,7 @@ impl Audit {
             }
             any = true;
             if piece.len() >= PIECE_BYTES {
-                terminal::print(&piece)?;
+                show(self.format, &piece)?;
                 piece.clear();
             }
             Ok(())
@@ -175,8 +176,16 @@ impl Audit {
                 piece.push('\n');
             }
         }
-        terminal::print(&piece)?;
+        show(self.format, &piece)?;
         all_hold(&found.identities)
+    }
+}
+
+/// Prints a result of this format.
+fn show(format: Format, text: &str) -> io::Result<()> {
+    match format {
+        Format::Table => terminal::print(text),
+        Format::Json | Format::Csv | Format::Html => terminal::print_data(text),
     }
 }
 

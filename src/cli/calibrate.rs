@@ -63,10 +63,10 @@ impl Calibrate {
         std::fs::write(&self.output, &text).map_err(|error| {
             CliError::Request(format!("--output: {}: {error}", self.output.display()))
         })?;
-        terminal::print(&match self.format.as_str() {
-            "json" => text,
-            _ => table(&calibration, &self.output.display().to_string()),
-        })?;
+        match self.format.as_str() {
+            "json" => terminal::print_data(&text)?,
+            _ => terminal::print(&table(&calibration, &self.output.display().to_string()))?,
+        }
         Ok(())
     }
 }

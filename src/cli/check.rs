@@ -130,7 +130,7 @@ impl Check {
                 "estimated_memory_bytes": memory_bytes, "estimated_model_hours": score_hours,
                 "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
             });
-            terminal::print(&format!("{document:#}\n"))?;
+            terminal::print_data(&format!("{document:#}\n"))?;
             return Ok(());
         }
         let mut text = format!("{}: no problems\n\n", plan.name);

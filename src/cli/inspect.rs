@@ -6,7 +6,7 @@ use crate::engine::{self, EngineError};
 use crate::plan::TokenizerSource as Named;
 use crate::score::TokenExplanation;
 use crate::shard::{Manifest, ReadRejects, ReadShard, RowRead};
-use crate::terminal;
+use crate::terminal::{self, printable, printable_line};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,19 @@ Examples:
   goodput inspect out/web-mix --rejects --reason near_duplicate
   goodput inspect out/web-mix --colour always | less -R
   goodput inspect out/web-mix --documents 20 --tokens 500 --format html --output documents.html
-  goodput inspect out/web-mix --explain web-mix.model --documents 1")]
+  goodput inspect out/web-mix --explain web-mix.model --documents 1
+
+Columns of --explain: 'useful' is the usefulness as the shards hold it, in steps of 1/255 and after a calibration;
+'product' is what the model computes before both, left * able * want. left is the probability that the corpus' model
+still misses, able falls from 1 to 0 where the reference's model cannot predict the token, want is above 0.5 where the
+excess around it is above tau. s_p and s_q are the surprisals by the two models in nats, excess their mean difference as
+want sees it, ctx the tokens of context that each used.
+
+Classes go by the smallest of the three factors, the first of equal ones in this order:
+  learnable   each factor is 0.5 or more
+  known       left is the smallest: the corpus' model expects the token already
+  noise       able is the smallest: the reference's model cannot predict it either
+  off_target  want is the smallest: the text around it is not like the reference")]
 pub struct Inspect {
     /// Output folder of a finished run.
     out: PathBuf,
@@ -75,6 +87,7 @@ impl Inspect {
     /// Prints the documents.
     pub fn run(self) -> Result<(), CliError> {
         let manifest = super::manifest_of(&self.out, "inspect")?;
+        self.judge_names()?;
         let tokenizer = self.tokenizer(&manifest)?;
         let colour = match self.colour.as_str() {
             "always" => true,
@@ -153,7 +166,37 @@ impl Inspect {
                     CliError::Request(format!("--output: {}: {error}", path.display()))
                 })?;
             }
-            None => terminal::print(&text)?,
+            None if self.format != "text" => terminal::print_data(&text)?,
+            None => terminal::print_coloured(&text)?,
+        }
+        Ok(())
+    }
+
+    /// Refuses a source or reason that the ledger does not have, with those that it has.
+    fn judge_names(&self) -> Result<(), CliError> {
+        if self.source.is_none() && self.reason.is_none() {
+            return Ok(());
+        }
+        let (ledger, _) = super::ledger_of(&self.out, "inspect")?;
+        let sources: BTreeSet<&str> = ledger.read.iter().map(|row| row.source.as_str()).collect();
+        let rejected = ledger.rejected.iter();
+        let reasons: BTreeSet<&str> = rejected.map(|row| row.reason.as_str()).collect();
+        for (option, asked, known) in [
+            ("source", &self.source, sources),
+            ("reason", &self.reason, reasons),
+        ] {
+            let Some(asked) = asked.as_deref().filter(|asked| !known.contains(asked)) else {
+                continue;
+            };
+            let known: Vec<&str> = known.into_iter().collect();
+            let has = match known.is_empty() {
+                true => "none".to_string(),
+                false => known.join(", "),
+            };
+            return Err(CliError::Request(format!(
+                "--{option}: {} has no {option} '{asked}'; it has: {has}",
+                self.out.display()
+            )));
         }
         Ok(())
     }
@@ -191,7 +234,7 @@ impl Inspect {
             .estimator
             .as_ref()
             .map_or("", |estimator| estimator.name.as_str());
-        let _ = write!(text, "usefulness ({name})  0 ");
+        let _ = write!(text, "usefulness ({})  0 ", printable_line(name));
         for (bar, shade) in BARS.iter().zip(COLOURS) {
             if colour {
                 let _ = write!(text, "\x1b[48;5;{shade}m  \x1b[0m");
@@ -274,7 +317,7 @@ impl Inspect {
                         };
                         let head = format!(
                             "  source {}  row {}  {} tokens{from}{score}",
-                            segment.source,
+                            printable_line(segment.source),
                             row.position,
                             place.len()
                         );
@@ -330,7 +373,11 @@ impl Inspect {
                         .map_or(String::new(), |score| format!("  score {score:.3}"));
                     let head = format!(
                         "  source {}  {} tokens  {}: {} ({}){kept}{score}",
-                        row.source, row.tokens, row.stage, row.reason, row.value
+                        printable_line(row.source),
+                        row.tokens,
+                        printable_line(row.stage),
+                        printable_line(row.reason),
+                        row.value
                     );
                     let stretch = Stretch {
                         doc_id: row.doc_id,
@@ -424,7 +471,13 @@ impl Writer<'_> {
         let shown = ids.len().min(self.inspect.tokens);
         let text = &mut self.text;
         if let Some(explained) = stretch.explained {
-            explain_lines(text, &ids[..shown], explained, self.tokenizer);
+            explain_lines(
+                text,
+                &ids[..shown],
+                stretch.usefulness,
+                explained,
+                self.tokenizer,
+            );
             if shown < ids.len() {
                 let _ = writeln!(text, "… {} more tokens", ids.len() - shown);
             }
@@ -454,23 +507,27 @@ impl Writer<'_> {
     }
 }
 
-/// A line for each token.
+/// A line for each token: its usefulness as stored, and the factors whose product it was before it was
+/// calibrated and rounded.
 fn explain_lines(
     text: &mut String,
     ids: &[u32],
+    stored: Option<&[f32]>,
     explained: &[TokenExplanation],
     tokenizer: &Tokenizer,
 ) {
     let _ = writeln!(
         text,
-        "{:<18} {:>6}  = {:>5} * {:>5} * {:>5}  {:>7} {:>7} {:>7} {:>5}  class",
-        "token", "useful", "left", "able", "want", "s_p", "s_q", "excess", "ctx"
+        "{:<18} {:>6}  {:>7} = {:>5} * {:>5} * {:>5}  {:>7} {:>7} {:>7} {:>5}  class",
+        "token", "useful", "product", "left", "able", "want", "s_p", "s_q", "excess", "ctx"
     );
-    for (&id, token) in ids.iter().zip(explained) {
+    for (place, (&id, token)) in ids.iter().zip(explained).enumerate() {
+        let stored = stored.and_then(|stored| stored.get(place));
+        let stored = stored.map_or("-".to_string(), |usefulness| format!("{usefulness:.3}"));
         let spelled = format!("{:?}", tokenizer.token_text(id));
         let _ = writeln!(
             text,
-            "{:<18} {:>6.3}  = {:>5.3} * {:>5.3} * {:>5.3}  {:>7.3} {:>7.3} {:>+7.3} {:>5}  {}",
+            "{:<18} {stored:>6}  {:>7.3} = {:>5.3} * {:>5.3} * {:>5.3}  {:>7.3} {:>7.3} {:>+7.3} {:>5}  {}",
             printable_line(&spelled),
             token.usefulness,
             token.left,
@@ -521,23 +578,6 @@ fn document(
     about
 }
 
-/// An id or the like on one line.
-pub(super) fn printable_line(text: &str) -> String {
-    printable(text).replace(['\n', '\t'], "\u{fffd}")
-}
-
-/// Control characters would move the cursor or worse, and marks of direction reorder the line.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if is_command(c) { '\u{fffd}' } else { c })
-        .collect()
-}
-
-fn is_command(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t')
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -545,11 +585,5 @@ mod tests {
     #[test]
     fn eight_steps_cover_zero_to_one() {
         assert_eq!([0.0, 0.124, 0.125, 0.99, 1.0].map(step), [0, 0, 1, 7, 7]);
-    }
-
-    #[test]
-    fn text_cannot_command_the_terminal() {
-        assert_eq!(printable("a\x1b[2J\nb\tc\r"), "a\u{fffd}[2J\nb\tc\u{fffd}");
-        assert_eq!(printable_line("a\nb\u{202e}"), "a\u{fffd}b\u{fffd}");
     }
 }

@@ -11,6 +11,7 @@ mod schema;
 mod stages;
 mod verify;
 
+use crate::audit::Audit;
 use crate::engine::{EngineError, Stop};
 use crate::shard::Manifest;
 use clap::{Parser, Subcommand};
@@ -174,6 +175,27 @@ pub fn manifest_of(out: &Path, command: &str) -> Result<Manifest, CliError> {
         ))
     })?;
     Manifest::parse(&text).map_err(|error| CliError::Request(format!("{} {error}", path.display())))
+}
+
+/// The ledger of the output folder that a command was given, and its text.
+///
+/// # Errors
+/// When it is not there, or damaged.
+pub fn ledger_of(out: &Path, command: &str) -> Result<(Audit, String), CliError> {
+    let path = out.join("audit.json");
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        CliError::Request(format!(
+            "{}: {error}; '{command}' takes the output folder of a finished run",
+            path.display()
+        ))
+    })?;
+    let ledger = serde_json::from_str(&text).map_err(|error| {
+        CliError::Request(format!(
+            "{}: is not a ledger of this version: {error}",
+            path.display()
+        ))
+    })?;
+    Ok((ledger, text))
 }
 
 /// Refuses to write a file over anything but nothing or `what` is written, told by its first bytes.

@@ -27,7 +27,7 @@ pub struct Run {
     work: WorkArguments,
     /// Read only this share of the documents, drawn by a keyed hash of the id: they get the verdicts
     /// that per-document stages give them in a full run.
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_negative_numbers = true)]
     sample: Option<f64>,
     /// Redo everything, ignoring earlier work.
     #[arg(long)]

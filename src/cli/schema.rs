@@ -20,7 +20,7 @@ impl Schema {
     pub fn run(self) -> Result<(), CliError> {
         let schema = schema(&self.name)
             .ok_or_else(|| CliError::Request(format!("there is no schema '{}'", self.name)))?;
-        terminal::print(&schema)?;
+        terminal::print_data(&schema)?;
         Ok(())
     }
 }

@@ -57,7 +57,10 @@ impl Verify {
                 })
                 .collect()
         };
-        terminal::print(&text)?;
+        match self.format.as_str() {
+            "json" => terminal::print_data(&text)?,
+            _ => terminal::print(&text)?,
+        }
         let failed = checks
             .iter()
             .filter(|check| check.state == CheckState::Fails)

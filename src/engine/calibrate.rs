@@ -8,11 +8,14 @@ use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::algo::isotonic::{POINTS, fill_gaps, isotonic};
 use crate::algo::quantise::{byte_of, value_of};
+use crate::record::Kind;
+use crate::score;
 use crate::shard::{
-    Calibration, CalibrationHalf, LossesRead, Manifest, ReadLosses, ReadRejects, ReadShard,
-    ReliabilityRow, file_checksum,
+    Calibration, CalibrationHalf, EstimatorEntry, LossesRead, Manifest, ReadLosses, ReadRejects,
+    ReadShard, ReliabilityRow, file_checksum,
 };
 use crate::spill::{Column, IoContext, ScratchColumn, Spill};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -83,6 +86,19 @@ pub fn calibrate(
         )));
     };
     let earlier = estimator.fitted["calibration"].as_str().unwrap_or("");
+    if estimator.name == score::RANDOM {
+        return Err(EngineError::Request(format!(
+            "{}: it was scored by 'random', the control, whose numbers say nothing of a token; calibrate a folder of \
+             another estimator",
+            out.display()
+        )));
+    }
+    if estimator.fitted["documents"] == 0 {
+        return Err(EngineError::Request(format!(
+            "{}: no document reached its 'score' stage, so there is no usefulness to calibrate",
+            out.display()
+        )));
+    }
     if !earlier.starts_with("uncalibrated") {
         return Err(EngineError::Request(format!(
             "{}: its usefulness is calibrated already ({earlier}); calibrate a folder of the same pipeline without \
@@ -130,6 +146,7 @@ pub fn calibrate(
             .as_str()
             .unwrap_or("")
             .to_string(),
+        estimator_parameters: parameters(estimator),
         tokenizer_fingerprint: manifest.tokenizer.fingerprint.clone(),
         dataset: manifest.checksum.clone(),
         seed: manifest.seed,
@@ -144,6 +161,23 @@ pub fn calibrate(
         expected_calibration_error_nats: error,
         reliability,
     })
+}
+
+/// The options of an estimator that its description repeats under their names. Paths may differ, and
+/// what they name is part of the hash.
+fn parameters(estimator: &EstimatorEntry) -> serde_json::Map<String, Value> {
+    let mut kinds = score::TABLE.iter();
+    let options = kinds.find(|kind| kind.spec.name == estimator.name);
+    let options = options.map_or(&[][..], |kind| kind.spec.options);
+    let named = options
+        .iter()
+        .filter(|option| !matches!(option.kind, Kind::Path | Kind::Globs));
+    named
+        .filter_map(|option| {
+            let value = estimator.fitted.get(option.name)?;
+            Some((option.name.to_string(), value.clone()))
+        })
+        .collect()
 }
 
 fn join(
@@ -289,10 +323,11 @@ fn read_losses(
             )));
         }
         for (name, values) in [("loss_early", row.early), ("loss_late", row.late)] {
-            let wrong = |value: &f32| !value.is_finite() || value.abs() > LARGEST_NATS;
-            if let Some(token) = values.iter().position(wrong) {
+            let right = |value: &f32| (0.0..=LARGEST_NATS).contains(value);
+            if let Some(token) = values.iter().position(|value| !right(value)) {
                 return Err(EngineError::Request(format!(
-                    "{}: '{name}' of token {token} is {}, not a loss in nats",
+                    "{}: '{name}' of token {token} is {}, not a loss in nats, which is -ln of a probability: 0 or more, \
+                     and finite",
                     place(),
                     values[token]
                 )));
@@ -321,6 +356,13 @@ fn read_losses(
         failed.is_ok()
     })?;
     failed?;
+    if start == 0 {
+        return Err(EngineError::Request(format!(
+            "{}: has {documents} rows and no loss in them; it needs a row for each document of the pilot run, with \
+             'loss_early' and 'loss_late'",
+            losses.display()
+        )));
+    }
     writer.flush().context("write", &path)?;
     drop(writer);
     let mut entries = ScratchColumn::create(&scratch.join("entries"), documents)?;

@@ -78,6 +78,35 @@ impl Domains {
     }
 }
 
+/// Names of domains that a warning shows.
+const SHOWN_NAMES: usize = 5;
+
+/// What is to be said where no domain of the corpus is one of the reference, so that every document is measured
+/// against all of it. Each side: where its domains come from, and their names.
+pub fn unmatched(
+    (of_corpus, corpus): (&str, &[String]),
+    (of_reference, reference): (&str, &[String]),
+) -> Option<String> {
+    if corpus.iter().any(|name| reference.contains(name)) {
+        return None;
+    }
+    let shown = |names: &[String]| match names.len() {
+        0 => "none".to_string(),
+        n if n <= SHOWN_NAMES => names.join(", "),
+        n => format!(
+            "{} and {} more",
+            names[..SHOWN_NAMES].join(", "),
+            n - SHOWN_NAMES
+        ),
+    };
+    Some(format!(
+        "no domain of the corpus is one of the reference, so every document is measured against all of the reference: the \
+         corpus has, by {of_corpus}: {}; the reference has, by {of_reference}: {}",
+        shown(corpus),
+        shown(reference)
+    ))
+}
+
 /// Mean usefulness of held-out reference text, by domain where there is enough of it.
 pub struct References<'a> {
     corpus: &'a Corpus,
@@ -119,5 +148,32 @@ impl<'a> References<'a> {
     /// The u_ref at a place.
     pub fn value(&self, place: u16) -> f64 {
         self.values[usize::from(place)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_without_a_common_name_are_named_on_both_sides() {
+        let names =
+            |names: &str| -> Vec<String> { names.split_whitespace().map(str::to_string).collect() };
+        let said = |corpus: &str, reference: &str| {
+            unmatched(("source", &names(corpus)), ("kind", &names(reference)))
+        };
+        assert_eq!(said("books web", "laws web"), None);
+        let told = said("books web", "laws").expect("a warning");
+        assert!(
+            told.contains("by source: books, web;") && told.ends_with("by kind: laws"),
+            "{told}"
+        );
+        assert!(
+            said("books", "")
+                .expect("a warning")
+                .ends_with("by kind: none")
+        );
+        let many = said("", "a b c d e f g").expect("a warning");
+        assert!(many.ends_with("a, b, c, d, e and 2 more"), "{many}");
     }
 }

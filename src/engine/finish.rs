@@ -2,6 +2,7 @@
 
 use super::EngineError;
 use super::arrange::Layout;
+use super::auxiliary::Auxiliary;
 use super::corpus::SPELLS_SPECIAL;
 use super::decide::{Decisions, StageNotes};
 use super::domains::References;
@@ -55,6 +56,7 @@ pub struct Finish<'a> {
     pub plan: &'a Plan,
     pub inputs: &'a Inputs,
     pub checksums: &'a [String],
+    pub auxiliary: &'a Auxiliary,
     pub decisions: &'a Decisions<'a>,
     pub stages: &'a [StageWords],
     pub notes: StageNotes,
@@ -581,6 +583,7 @@ impl Finish<'_> {
             sample_share: self.sample_share,
             tokenizer: self.tokenizer,
             inputs,
+            auxiliary_files: self.auxiliary.entries(),
             files,
             totals: Totals {
                 read: Audit::total(&audit.read),

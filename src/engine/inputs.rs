@@ -3,9 +3,12 @@
 use super::{EngineError, Stop};
 use crate::plan::{OnError, Plan, Problem, Problems};
 use crate::record::{FieldSpec, FieldType};
-use crate::source::{self, Format, FoundFile, InputSpec, Slice};
+use crate::source::{self, Entry, Format, FoundFile, InputSpec, Reader, Slice};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+
+/// Bytes of files that are looked through at once for a document.
+const LOOKED_THROUGH_BYTES: u64 = 16 << 20;
 
 /// An input, ready to be read.
 #[derive(Clone, Debug)]
@@ -169,6 +172,30 @@ impl Inputs {
     /// The input of a file.
     pub fn input_of(&self, file: u32) -> &Input {
         &self.inputs[self.files[file as usize].input as usize]
+    }
+
+    /// Whether any document can be read of these files; `None` where they are too large to say at once. One that
+    /// begins with a document is never too large.
+    pub fn holds_a_document(&self) -> Result<Option<bool>, EngineError> {
+        for file in &self.files {
+            let spec = &self.inputs[file.input as usize].spec;
+            for slice in source::slices(&file.found, spec, u64::MAX)? {
+                let mut reader = Reader::open(&file.found, &slice, spec)?;
+                while let Some(chunk) = reader.next_chunk()? {
+                    let mut found = false;
+                    chunk.decode(spec, &mut |entry| {
+                        found |= matches!(entry, Entry::Document(_));
+                    });
+                    if found {
+                        return Ok(Some(true));
+                    }
+                    if self.bytes() > LOOKED_THROUGH_BYTES {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Ok(Some(false))
     }
 
     /// Checksums of all files, in order.

@@ -85,6 +85,7 @@
 //! a disk of 2 GB/s.
 
 mod arrange;
+mod auxiliary;
 mod calibrate;
 mod contamination;
 mod corpus;
@@ -110,6 +111,7 @@ mod threshold;
 mod verify;
 mod work;
 
+pub use auxiliary::{Auxiliary, AuxiliaryFile};
 pub use calibrate::{CalibrateOptions, calibrate};
 pub use duplicates::duplicates;
 pub use error::EngineError;

@@ -1,13 +1,14 @@
 //! One run, phase by phase.
 
 use super::arrange::arrange;
+use super::auxiliary::{Auxiliary, bad_records};
 use super::corpus::Corpus;
 use super::decide::{Decisions, KeyValues, StageNotes};
-use super::domains::{Domains, References};
+use super::domains::{Domains, References, unmatched};
 use super::edit::Edit;
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
-use super::inputs::{InputFile, Inputs, default_task_bytes};
+use super::inputs::{Inputs, default_task_bytes};
 use super::near;
 use super::options;
 use super::prepare::{Prepare, Step};
@@ -25,7 +26,7 @@ use crate::dedupe::{Unit as TextUnit, UnitRule};
 use crate::pack::Frame;
 use crate::plan::{self, Place, Plan, Problems, Rejects, StageRef, TokenizerSource as Named};
 use crate::record::{FieldType, OptionError, Options, Value};
-use crate::score::{self, Needs};
+use crate::score::{self, Fit, Needs};
 use crate::shard::{Calibration, Manifest, ShardShape, TokenizerManifest, UsefulnessType};
 use crate::source;
 use crate::spill::{IoContext, Spill};
@@ -208,6 +209,8 @@ pub struct Prepared {
     pub needs: Needs,
     /// The per-document stages, built and given the texts that they want, by their places in the plan.
     pub judges: BTreeMap<usize, Judge>,
+    /// The other files that shape the result.
+    pub auxiliary: Auxiliary,
 }
 
 impl Prepared {
@@ -308,49 +311,76 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             Err(other) => return Err(other),
         }
     }
-    let (mut table, mut needs) = (None, Needs::default());
+    let (mut table, mut fit): (_, Option<Box<dyn Fit>>) = (None, None);
     for stage in &plan.stages {
         if let (StageRef::Score { estimator }, Some(tokenizer)) = (stage.kind, &tokenizer) {
             match asked_by(estimator, stage, tokenizer) {
-                Ok((found, asked)) => (table, needs) = (found, asked),
+                Ok((found, its)) => (fit, table) = (Some(found), its),
                 Err(problem) => {
-                    let place = Place {
-                        line: stage.line,
-                        column: stage.column,
-                    };
+                    let place = stage.place(&["losses", "model"]);
                     problems.push(plan.problem(place, problem));
                 }
             }
         }
         if let Err(message) = domain_field(plan, &stage.options) {
-            let place = Place {
-                line: stage.line,
-                column: stage.column,
-            };
+            let place = stage.place(&["domain"]);
             problems.push(plan.problem(place, message));
         }
         if let StageRef::Score { .. } = stage.kind
             && let Some(globs) = reference_globs(&stage.options)
         {
-            let place = Place {
-                line: stage.line,
-                column: stage.column,
-            };
+            let place = stage.place(&["reference"]);
             let domain = reference_domain(&stage.options);
             match Inputs::reference(plan, globs, domain, |message| plan.problem(place, message)) {
+                Ok(inputs) if inputs.holds_a_document()? == Some(false) => {
+                    problems.push(plan.problem(
+                        place,
+                        format!(
+                            "reference: no document can be read of its {} files, {} bytes; a document is a record with a \
+                             text under 'text'",
+                            inputs.files.len(),
+                            inputs.bytes()
+                        ),
+                    ));
+                }
                 Ok(_) => {}
                 Err(EngineError::Problems(Problems(found))) => problems.extend(found),
                 Err(other) => return Err(other),
             }
         }
     }
+    let mut near = false;
     for stage in &plan.stages {
-        if let Some(tokenizer) = &tokenizer
-            && let Err(EngineError::Problems(Problems(found))) = calibration(plan, stage, tokenizer)
-        {
-            problems.extend(found);
+        near |= stage.kind == StageRef::NearDedupe;
+        let (StageRef::Score { .. }, Some(tokenizer)) = (stage.kind, &tokenizer) else {
+            continue;
+        };
+        let about = match calibration(plan, stage, tokenizer) {
+            Ok(found) => found.map(|(_, about)| about),
+            Err(EngineError::Problems(Problems(found))) => {
+                problems.extend(found);
+                continue;
+            }
+            Err(other) => return Err(other),
+        };
+        let origin = origin(plan, tokenizer, near, about.as_ref());
+        if let Some(Err(error)) = fit.as_ref().map(|fit| fit.check_model(&origin)) {
+            let place = stage.place(&["model"]);
+            problems.push(plan.problem(place, format!("'model': {error}")));
         }
     }
+    let of_estimator = fit.as_ref().map_or_else(Vec::new, |fit| fit.files());
+    let needs = fit.map_or_else(Needs::default, |fit| fit.needs());
+    let auxiliary = match Auxiliary::find(plan, &of_estimator) {
+        Ok(auxiliary) => auxiliary,
+        // Said above, of the files that the stages open.
+        Err(EngineError::Problems(_)) if !problems.is_empty() => Auxiliary::default(),
+        Err(EngineError::Problems(Problems(found))) => {
+            problems.extend(found);
+            Auxiliary::default()
+        }
+        Err(other) => return Err(other),
+    };
     match (inputs, tokenizer) {
         (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared {
             inputs,
@@ -359,18 +389,21 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             table,
             needs,
             judges,
+            auxiliary,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
 }
 
-/// What an estimator asks for besides documents: its file of numbers per token, opened, if it names one, and its other
-/// needs. All must be of the pipeline's tokenizer.
+/// An estimator that is not fitted yet, and its file of numbers per token, opened, if it names one. All that it
+/// names must be of the pipeline's tokenizer.
+type Asked = (Box<dyn Fit>, Option<source::TokenTable>);
+
 fn asked_by(
     estimator: usize,
     stage: &plan::StagePlan,
     tokenizer: &Tokenizer,
-) -> Result<(Option<source::TokenTable>, Needs), String> {
+) -> Result<Asked, String> {
     let fit = (score::TABLE[estimator].build)(&stage.options).map_err(|error| {
         format!(
             "'{}' must be {}, got {}",
@@ -400,7 +433,7 @@ fn asked_by(
         }
     }
     let Some(request) = fit.table() else {
-        return Ok((None, needs));
+        return Ok((fit, None));
     };
     let table = source::TokenTable::open(request.path, &request.columns)
         .map_err(|error| error.to_string())?;
@@ -414,7 +447,22 @@ fn asked_by(
             tokenizer.fingerprint()
         ));
     }
-    Ok((Some(table), needs))
+    Ok((fit, Some(table)))
+}
+
+/// What models must come from to score this plan's documents.
+fn origin(
+    plan: &Plan,
+    tokenizer: &Tokenizer,
+    folds_by_component: bool,
+    calibration: Option<&serde_json::Value>,
+) -> score::ModelOrigin {
+    score::ModelOrigin {
+        tokenizer_fingerprint: tokenizer.fingerprint().to_string(),
+        seed: plan.seed,
+        folds_by_component,
+        calibration: calibration.map(key),
+    }
 }
 
 /// The globs of `reference`, where the estimator has that option and it names files.
@@ -441,10 +489,7 @@ fn calibration(
     };
     let kind = score::TABLE[estimator];
     let problem = |message: String| {
-        let place = Place {
-            line: stage.line,
-            column: stage.column,
-        };
+        let place = stage.place(&["calibration"]);
         EngineError::Problems(Problems(vec![
             plan.problem(place, format!("'calibration': {path} {message}")),
         ]))
@@ -459,6 +504,22 @@ fn calibration(
         return Err(problem(format!(
             "is of estimator {} version {}, the stage has {} version {}; calibrate with a pilot of this one",
             found.estimator, found.estimator_version, kind.spec.name, kind.version
+        )));
+    }
+    let options = options::to_json(&stage.options);
+    let other = found.estimator_parameters.iter().find(|(name, pilots)| {
+        let mine = &options[name.as_str()];
+        match (mine.as_f64(), pilots.as_f64()) {
+            (Some(mine), Some(pilots)) => mine != pilots,
+            // Absent: what the estimator makes of it is known only to itself.
+            _ => !mine.is_null() && mine != *pilots,
+        }
+    });
+    if let Some((name, pilots)) = other {
+        return Err(problem(format!(
+            "is of usefulness with '{name}: {pilots}', the stage has '{name}: {}', and another number for the same token; \
+             calibrate with a pilot of this one, or set it as in the pilot",
+            options[name.as_str()]
         )));
     }
     if found.tokenizer_fingerprint != tokenizer.fingerprint() {
@@ -476,6 +537,21 @@ fn calibration(
         "calibration_parameter_hash": found.estimator_parameter_hash,
     });
     Ok(Some((curve, about)))
+}
+
+/// What is to be said where usefulness was computed by other models than the one that was calibrated. A
+/// refit on more text is what a pilot is for: the same options give a usefulness of the same meaning, so
+/// it is no error, but how well the curve holds was measured on the pilot's models alone.
+fn refitted(fitted: &serde_json::Value) -> Option<String> {
+    let pilots = fitted["calibration_parameter_hash"].as_str()?;
+    let mine = fitted["parameter_hash"].as_str()?;
+    (pilots != mine).then(|| {
+        format!(
+            "the calibration was measured on another fit of the estimator (parameter hash {pilots}) than this one ({mine}): \
+             the same options, other text or seed; its error of {} nats is of that fit",
+            fitted["calibration_error_nats"]
+        )
+    })
 }
 
 /// An optional text among the options, where the estimator has it.
@@ -517,7 +593,9 @@ fn domains_of(
         stage.options.iter().find(|(name, _)| *name == "reference"),
         Some((_, Value::List(globs))) if globs.as_slice() == ["self"]
     );
-    if !is_self && reference_domain(&stage.options).is_none() {
+    // A model that was fitted elsewhere knows the domains of its reference.
+    let named = |option| text_option(&stage.options, option).is_some();
+    if !is_self && !named("reference_domain") && !named("model") {
         return Ok(Domains::none());
     }
     match domain_field(plan, &stage.options).map_err(EngineError::Request)? {
@@ -531,6 +609,23 @@ fn domains_of(
             ))
         }),
     }
+}
+
+/// Where the domains of the corpus come from, for a message.
+fn by_field(options: &Options) -> String {
+    match text_option(options, "domain") {
+        Some(field) => format!("'domain: {field}'"),
+        None => "the inputs' 'source'".to_string(),
+    }
+}
+
+/// Names of the domains that have a u_ref of their own.
+fn fitted_domains(fitted: &serde_json::Value) -> Vec<String> {
+    let own = fitted["u_ref_by_domain"].as_object();
+    own.into_iter()
+        .flatten()
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 fn option_error(plan: &Plan, line: u32, column: u32, error: OptionError) -> EngineError {
@@ -596,7 +691,7 @@ fn claim(
     out: &Path,
     plan: &Plan,
     options: &RunOptions,
-    inputs: &Inputs,
+    prepared: &Prepared,
 ) -> Result<Claimed, EngineError> {
     let (complete, mine) = look(out, plan, options)?;
     let work = out.join("work");
@@ -605,7 +700,7 @@ fn claim(
         && !work.exists()
     {
         // Nothing is touched: the folder may be read-only.
-        still_holds(out, &manifest, inputs)?;
+        still_holds(out, &manifest, prepared)?;
         return Ok(Claimed::Complete(Box::new(manifest)));
     }
     if !mine && !options.replace {
@@ -628,7 +723,7 @@ fn claim(
     // Only now does nobody else change it: another run may just have finished it.
     let (complete, mine) = look(out, plan, options)?;
     if let Some(manifest) = complete.filter(|_| !options.fresh) {
-        still_holds(out, &manifest, inputs)?;
+        still_holds(out, &manifest, prepared)?;
         // Left behind by a run that was killed after its last file; a folder that is kept has no owner.
         if work.join("owner").exists() {
             remove(&work)?;
@@ -701,8 +796,21 @@ fn foreign(out: &Path) -> Result<Option<PathBuf>, EngineError> {
     Ok(None)
 }
 
-/// Refuses to call a folder complete whose files are gone, or whose inputs are others now.
-fn still_holds(out: &Path, manifest: &Manifest, inputs: &Inputs) -> Result<(), EngineError> {
+/// A file that shapes a result, as it is now.
+struct FileNow<'a> {
+    /// What tells it from the others.
+    key: [&'a str; 3],
+    what: String,
+    path: &'a Path,
+    bytes: u64,
+}
+
+/// The same as a manifest has it: key, bytes, checksum, and what it is called.
+type FileThen<'a> = ([&'a str; 3], u64, &'a str, String);
+
+/// Refuses to call a folder complete whose files are gone, or whose inputs, or other files that shaped it,
+/// are others now.
+fn still_holds(out: &Path, manifest: &Manifest, prepared: &Prepared) -> Result<(), EngineError> {
     let redo = |what: String| {
         EngineError::Request(format!(
             "{} {what}; give --fresh to make it anew, or name another folder with --out",
@@ -726,45 +834,78 @@ fn still_holds(out: &Path, manifest: &Manifest, inputs: &Inputs) -> Result<(), E
             }
         }
     }
+    if prepared.tokenizer.fingerprint() != manifest.tokenizer.fingerprint {
+        return Err(redo(format!(
+            "was made before the tokenizer {} was changed",
+            prepared.tokenizer.name()
+        )));
+    }
+    let inputs = &prepared.inputs;
+    let now = inputs.files.iter().map(|file| FileNow {
+        key: [
+            "",
+            &inputs.inputs[file.input as usize].source,
+            &file.found.name,
+        ],
+        what: "input".to_string(),
+        path: &file.found.path,
+        bytes: file.found.bytes,
+    });
+    let auxiliary = prepared.auxiliary.files.iter().map(|file| FileNow {
+        key: [&file.entry.stage, &file.entry.option, &file.entry.name],
+        what: format!("'{}' file", file.entry.option),
+        path: &file.path,
+        bytes: file.entry.bytes,
+    });
+    let now = now.chain(auxiliary);
+    let then = manifest.inputs.iter().map(|entry| -> FileThen<'_> {
+        let key = ["", entry.source.as_str(), entry.name.as_str()];
+        (
+            key,
+            entry.bytes,
+            &entry.checksum,
+            format!("input {}", entry.name),
+        )
+    });
+    let then = then.chain(
+        manifest
+            .auxiliary_files
+            .iter()
+            .map(|entry| -> FileThen<'_> {
+                let key = [
+                    entry.stage.as_str(),
+                    entry.option.as_str(),
+                    entry.name.as_str(),
+                ];
+                let called = format!("'{}' file {}", entry.option, entry.name);
+                (key, entry.bytes, &entry.checksum, called)
+            }),
+    );
+    let mut then: BTreeMap<_, _> = then.map(|file| (file.0, file)).collect();
     let made = std::fs::metadata(out.join("manifest.json"))
         .and_then(|found| found.modified())
         .ok();
-    let named = |file: &InputFile| {
-        (
-            inputs.inputs[file.input as usize].source.clone(),
-            file.found.name.clone(),
-        )
-    };
-    let mut before: BTreeMap<_, _> = manifest
-        .inputs
-        .iter()
-        .map(|entry| ((entry.source.clone(), entry.name.clone()), entry))
-        .collect();
-    for file in &inputs.files {
-        let Some(entry) = before.remove(&named(file)) else {
-            return Err(redo(format!(
-                "was made before the input {} was there",
-                file.found.path.display()
-            )));
+    for file in now {
+        let (what, path) = (&file.what, file.path.display());
+        let Some((_, bytes, checksum, _)) = then.remove(&file.key) else {
+            return Err(redo(format!("was made before the {what} {path} was there")));
         };
-        // Reading all inputs again only to say that nothing changed would take as long as a run.
-        let newer = std::fs::metadata(&file.found.path)
+        // Reading all of them again only to say that nothing changed would take as long as a run.
+        let newer = std::fs::metadata(file.path)
             .and_then(|found| found.modified())
             .ok()
             > made;
-        let same = entry.bytes == file.found.bytes
-            && (!newer
-                || format!("{:032x}", source::file_checksum(&file.found.path)?) == entry.checksum);
+        let same = bytes == file.bytes
+            && (!newer || format!("{:032x}", source::file_checksum(file.path)?) == checksum);
         if !same {
             return Err(redo(format!(
-                "was made before the input {} was changed",
-                file.found.path.display()
+                "was made before the {what} {path} was changed"
             )));
         }
     }
-    match before.first_key_value() {
-        Some(((_, name), _)) => Err(redo(format!(
-            "was made from the input {name} too, which is gone"
+    match then.first_key_value() {
+        Some((_, (_, _, _, called))) => Err(redo(format!(
+            "was made from the {called} too, which is gone"
         ))),
         None => Ok(()),
     }
@@ -885,7 +1026,7 @@ fn go(
     let out = plan.output.path.clone();
     let prepared = prepare(plan, request.cache.as_deref())?;
     let warnings: Vec<String> = prepared.warnings().map(str::to_string).collect();
-    let lock = match claim(&out, plan, request, &prepared.inputs)? {
+    let lock = match claim(&out, plan, request, &prepared)? {
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
             let audit = finish::read_audit(&out)?;
@@ -910,14 +1051,17 @@ fn go(
         table,
         needs: _,
         mut judges,
+        mut auxiliary,
     } = prepared;
     warnings.iter().for_each(|warning| progress.warn(warning));
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
     }
     clock.end("load");
-    progress.begin("checksum", inputs.bytes(), Unit::Bytes);
+    let bytes = inputs.bytes() + auxiliary.bytes();
+    progress.begin("checksum", bytes, Unit::Bytes);
     let checksums = inputs.checksums(&|bytes| progress.advance(bytes), stop)?;
+    auxiliary.read_checksums(&|bytes| progress.advance(bytes), stop)?;
     progress.end();
     clock.end("checksum");
 
@@ -1052,6 +1196,7 @@ fn go(
         given,
         specs,
         prepare_stages,
+        auxiliary.of_prepare(),
         labels,
         request.sample_share,
         keep_text,
@@ -1080,7 +1225,14 @@ fn go(
     let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
     let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
     let reference_corpus = reference(
-        plan, &tokenizer, &base_key, &work, task_bytes, progress, stop,
+        plan,
+        &tokenizer,
+        &base_key,
+        &mut auxiliary,
+        &work,
+        task_bytes,
+        progress,
+        stop,
     )?;
     if reference_corpus.is_some() {
         clock.end("reference");
@@ -1174,7 +1326,7 @@ fn go(
                 let file_checksums: Vec<String> = fit
                     .files()
                     .iter()
-                    .map(|path| Ok(format!("{:032x}", source::file_checksum(path)?)))
+                    .map(|path| auxiliary.checksum(path))
                     .collect::<Result<_, EngineError>>()?;
                 let wanted = Wanted {
                     usefulness_f32: plan.output.usefulness == plan::UsefulnessType::F32,
@@ -1215,16 +1367,23 @@ fn go(
                     }
                     _ => Domains::none(),
                 };
+                if let Some(field) = reference_domain(&stage.options)
+                    && let Some(warning) = unmatched(
+                        (&by_field(&stage.options), domains.names()),
+                        (
+                            &format!("'reference_domain: {field}'"),
+                            domains_of_reference.names(),
+                        ),
+                    )
+                {
+                    progress.warn(&warning);
+                }
                 let reference = reference_corpus.as_ref().map(|(corpus, _)| {
                     TokenView::reference(corpus, plan.seed, &domains_of_reference, stop)
                         .for_kind(kind)
                 });
-                let origin = score::ModelOrigin {
-                    tokenizer_fingerprint: tokenizer.fingerprint().to_string(),
-                    seed: plan.seed,
-                    folds_by_component: near_before,
-                    calibration: calibration.as_ref().map(|(_, about)| key(about)),
-                };
+                let about = calibration.as_ref().map(|(_, about)| about);
+                let origin = origin(plan, &tokenizer, near_before, about);
                 let phase = ScorePhase {
                     kind,
                     fit: fit.as_ref(),
@@ -1247,6 +1406,32 @@ fn go(
                 )?;
                 if only_fit.is_some() {
                     return Ok(Ended::Fitted(found.fitted));
+                }
+                if let Some(warning) = refitted(&found.fitted) {
+                    progress.warn(&warning);
+                }
+                if let Some(u) = found.at_one_end() {
+                    let fitted = &found.fitted;
+                    let scale = ["low", "high", "low_nats", "high_nats"]
+                        .iter()
+                        .filter_map(|name| Some(format!(", {name} {}", fitted.get(name)?)));
+                    progress.warn(&format!(
+                        "every token that was scored has usefulness {u}, which orders and selects nothing: estimator '{}'{}; \
+                         look at its numbers, and where they lie on its scale",
+                        kind.spec.name,
+                        scale.collect::<String>()
+                    ));
+                }
+                // Those of a model that was fitted elsewhere are known from what it says of itself.
+                let of_model = fitted_domains(&found.fitted);
+                if text_option(&stage.options, "model").is_some()
+                    && !of_model.is_empty()
+                    && let Some(warning) = unmatched(
+                        (&by_field(&stage.options), domains.names()),
+                        ("the model", &of_model),
+                    )
+                {
+                    progress.warn(&warning);
                 }
                 estimator = Some((kind, found.fitted.clone()));
                 scores = Some((found, number));
@@ -1369,6 +1554,7 @@ fn go(
         plan,
         inputs: &inputs,
         checksums: &checksums,
+        auxiliary: &auxiliary,
         decisions: &decisions,
         stages: &words,
         notes,
@@ -1438,11 +1624,17 @@ fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {
         .expect("labels are unique")
 }
 
+/// Tokens of a reference below which a run warns: a 99.9th percentile, as `ngram_excess` takes, is then the
+/// largest number itself.
+const FEW_REFERENCE_TOKENS: u64 = 1000;
+
 /// The reference, tokenized, and its key; `None` where the pipeline names none.
+#[expect(clippy::too_many_arguments, reason = "one phase of the run")]
 fn reference(
     plan: &Plan,
     tokenizer: &Tokenizer,
     base_key: &serde_json::Value,
+    auxiliary: &mut Auxiliary,
     work: &Path,
     task_bytes: u64,
     progress: &dyn Progress,
@@ -1456,14 +1648,14 @@ fn reference(
         let Some(globs) = reference_globs(&stage.options) else {
             continue;
         };
-        let place = Place {
-            line: stage.line,
-            column: stage.column,
-        };
+        let place = stage.place(&["reference"]);
         let domain = reference_domain(&stage.options);
         let inputs =
             Inputs::reference(plan, globs, domain, |message| plan.problem(place, message))?;
-        let checksums = inputs.checksums(&|_| {}, stop)?;
+        let files = inputs.files.iter();
+        let checksums = files
+            .map(|file| auxiliary.checksum(&file.found.path))
+            .collect::<Result<Vec<_>, _>>()?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
         let reference_key = key(&json!([
             base_key, names, checksums, plan.seed, domain, task_bytes, keep_text
@@ -1488,15 +1680,29 @@ fn reference(
             stop,
         )?;
         progress.end();
-        let bad: u64 = tasks
-            .iter()
-            .flat_map(|task| task.info.quarantined.values())
-            .flat_map(|reasons| reasons.values())
-            .map(|(records, _)| records)
-            .sum();
-        if bad > 0 {
-            progress.warn(&format!("{bad} records of the reference could not be read and are not used; look at its files"));
+        if let Some(bad) = bad_records(&tasks)? {
+            progress.warn(&format!("reference: {bad}"));
         }
+        let used = tasks.iter().flat_map(|task| task.docs.values());
+        let (documents, tokens) = used
+            .filter(|row| row.tokens > 0)
+            .fold((0u64, 0u64), |(n, sum), row| {
+                (n + 1, sum + u64::from(row.tokens))
+            });
+        if documents == 0 {
+            return Err(EngineError::Failed(format!(
+                "'reference' of stage '{}' holds no document that can be used; name files of records with a text under \
+                 'text'",
+                stage.label
+            )));
+        }
+        if tokens < FEW_REFERENCE_TOKENS {
+            progress.warn(&format!(
+                "the reference has {documents} documents and {tokens} tokens; below {FEW_REFERENCE_TOKENS} tokens \
+                 usefulness says more of their chance words than of the text that is wanted"
+            ));
+        }
+        auxiliary.note_records(&inputs, &tasks);
         let corpus = Corpus::new(tasks, &inputs, None);
         // The cut of the tasks does not belong into the key of the scores.
         return Ok(Some((

@@ -571,9 +571,26 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             };
             if ![found.score, found.excess_nats, found.difficulty]
                 .iter()
-                .all(|value| value.is_finite())
+                .all(|value| (*value as f32).is_finite())
             {
-                problem = Some(fail(format!("has a score that is not finite: {found:?}")));
+                problem = Some(fail(format!(
+                    "has a score that is not a finite 32-bit number: {found:?}"
+                )));
+                return;
+            }
+            let (usefulness, excess) = (&scores.usefulness, &scores.excess_nats);
+            if let Some(at) = usefulness.iter().position(|u| !(0.0..=1.0).contains(u)) {
+                let u = usefulness[at];
+                problem = Some(fail(format!(
+                    "has usefulness {u} at its token {at}, not a number from 0 to 1"
+                )));
+                return;
+            }
+            if let Some(at) = excess.iter().position(|nats| !nats.is_finite()) {
+                let nats = excess[at];
+                problem = Some(fail(format!(
+                    "has an excess of {nats} nats at its token {at}, not a finite number"
+                )));
                 return;
             }
             let at = (document.number - base) as usize - range.start;
@@ -625,6 +642,26 @@ impl Scores<'_> {
     /// Bytes of usefulness of a document, one per token; zero where it was not scored.
     pub fn usefulness(&self, number: u64) -> &[u8] {
         self.tokens(number, |task| Some(&task.usefulness))
+    }
+
+    /// 0 or 1, where that is the usefulness, as a byte, of every token that was scored.
+    pub fn at_one_end(&self) -> Option<u8> {
+        let mut end = None;
+        for (number, row) in self.corpus.rows() {
+            if self.of(number).scored == 0 || row.tokens == 0 {
+                continue;
+            }
+            for &byte in self.usefulness(number) {
+                if *end.get_or_insert(byte) != byte {
+                    return None;
+                }
+            }
+        }
+        match end {
+            Some(0) => Some(0),
+            Some(u8::MAX) => Some(1),
+            _ => None,
+        }
     }
 
     /// Usefulness as computed; empty where it is not wanted.

@@ -1,5 +1,6 @@
 //! Proves what an output folder can prove of itself, and says what it cannot.
 
+use super::auxiliary::Auxiliary;
 use super::finish::{self, read_audit};
 use super::inputs::Inputs;
 use super::options;
@@ -10,9 +11,12 @@ use crate::algo::hash;
 use crate::audit::{Audit, Identity};
 use crate::order::{Item, Items, Keys};
 use crate::pack::{Frame, Row};
-use crate::plan::{Overrides, Plan, Problems, TokenizerSource as Named};
+use crate::plan::{Overrides, Plan, Problems, StageRef, TokenizerSource as Named};
 use crate::record::{Difference, without};
-use crate::shard::{Manifest, ReadEdits, ReadOrder, ReadRejects, ReadShard, file_checksum};
+use crate::score;
+use crate::shard::{
+    AuxiliaryEntry, Manifest, ReadEdits, ReadOrder, ReadRejects, ReadShard, file_checksum,
+};
 use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
@@ -905,6 +909,30 @@ fn inputs(
         "the input files are those of the run",
         (!same).then(|| "a file was changed, added or removed since".to_string()),
         format!("{} files", inputs.files.len()),
+    );
+    let mut of_estimator = Vec::new();
+    for stage in &plan.stages {
+        if let StageRef::Score { estimator } = stage.kind
+            && let Ok(fit) = (score::TABLE[estimator].build)(&stage.options)
+        {
+            of_estimator = fit.files();
+        }
+    }
+    let mut auxiliary = Auxiliary::find(&plan, &of_estimator)?;
+    auxiliary.read_checksums(&|_| {}, stop)?;
+    let (now, then) = (auxiliary.entries(), &manifest.auxiliary_files);
+    let named = |entry: &AuxiliaryEntry| AuxiliaryEntry {
+        records: None,
+        quarantined: None,
+        ..entry.clone()
+    };
+    let same = now
+        .iter()
+        .eq(then.iter().map(named).collect::<Vec<_>>().iter());
+    report.check(
+        "the other files that shaped the result are those of the run",
+        (!same).then(|| "a file was changed, added or removed since".to_string()),
+        format!("{} files", now.len()),
     );
     let source = match &plan.tokenizer.source {
         Named::File { resolved, .. } => TokenizerSource::File(resolved.clone()),

@@ -164,9 +164,15 @@ impl Walked {
 }
 
 fn place(mark: Mark) -> Place {
-    Place {
-        line: mark.line,
-        column: mark.column,
+    match mark.origin {
+        0 => Place {
+            line: mark.line,
+            column: mark.column,
+        },
+        set => Place {
+            line: 0,
+            column: set,
+        },
     }
 }
 
@@ -264,6 +270,7 @@ impl Checker<'_> {
                 "{:032x}",
                 content(to_yaml(&shaping, Side::Replaced).as_bytes())
             ),
+            set: changes.set.clone(),
             home: self.home.clone(),
         })
     }
@@ -730,13 +737,18 @@ impl Checker<'_> {
         if self.problems.len() > problems_before {
             return None;
         }
+        let paths = paths_of(&walked, spec.options);
+        let places = places_of(&walked);
+        let Place { line, column } = place(mark);
         let filled = Filled::Map(vec![(name.to_string(), Filled::Map(walked.filled))]);
         let plan = StagePlan {
             label,
             kind,
+            paths,
+            places,
             options: walked.options,
-            line: mark.line,
-            column: mark.column,
+            line,
+            column,
         };
         Some((plan, filled))
     }
@@ -770,6 +782,7 @@ impl Checker<'_> {
         for (name, value) in walked.options.iter() {
             choice.walked.options.set(name, value.clone());
         }
+        let own_places = places_of(&walked);
         choice.walked.filled.extend(walked.filled);
         choice.walked.complete &= walked.complete;
         self.judge_sort_keys("stage 'score'", None);
@@ -800,15 +813,22 @@ impl Checker<'_> {
             return None;
         }
         self.known.score = Score::Fits(kind);
+        let mut paths = paths_of(&choice.walked, choice.spec.options);
+        paths.extend(paths_of(&choice.walked, global::SCORE.options));
+        let mut places = places_of(&choice.walked);
+        places.extend(own_places);
+        let Place { line, column } = place(mark);
         let filled = Filled::Map(vec![(global::SCORE.name.to_string(), choice.filled())]);
         let kind = StageRef::Score { estimator: index };
         Some((
             StagePlan {
                 label,
                 kind,
+                paths,
+                places,
                 options: choice.walked.options,
-                line: mark.line,
-                column: mark.column,
+                line,
+                column,
             },
             filled,
         ))
@@ -920,7 +940,11 @@ impl Checker<'_> {
             return;
         }
         if global::SORT_KEYS.contains(&key) {
-            let surprisal = global::SURPRISAL_KEYS.contains(&key);
+            let (what, has): (_, fn(&EstimatorKind) -> bool) = match key {
+                global::DIFFICULTY_KEY => ("difficulty", |kind| kind.has_difficulty),
+                key if global::EXCESS_KEYS.contains(&key) => ("excess", |kind| kind.has_excess),
+                _ => ("score", |_| true),
+            };
             match self.known.score {
                 Score::None => {
                     let message = format!(
@@ -929,15 +953,11 @@ impl Checker<'_> {
                     );
                     self.problem(mark, message);
                 }
-                Score::Fits(kind) if surprisal && !kind.has_surprisal => {
-                    let able = self
-                        .tables
-                        .estimators
-                        .iter()
-                        .filter(|kind| kind.has_surprisal);
+                Score::Fits(kind) if !has(kind) => {
+                    let able = self.tables.estimators.iter().filter(|kind| has(kind));
                     let able: Vec<&str> = able.map(|kind| kind.spec.name).collect();
                     let message = format!(
-                        "'{option}: {key}' needs an estimator with surprisal ({}), got '{}'; use '{option}: score'",
+                        "'{option}: {key}' needs an estimator with {what} ({}), got '{}'; use '{option}: score'",
                         able.join(", "),
                         kind.spec.name
                     );
@@ -1108,8 +1128,8 @@ impl Checker<'_> {
                 Score::None => Some(
                     "'excess_nats: true' needs a stage 'score'; add one, or remove it".to_string(),
                 ),
-                Score::Fits(kind) if !kind.has_surprisal => Some(format!(
-                    "'excess_nats: true' needs an estimator with surprisal, got '{}'; name another one, or remove it",
+                Score::Fits(kind) if !kind.has_excess => Some(format!(
+                    "'excess_nats: true' needs an estimator with excess, got '{}'; name another one, or remove it",
                     kind.spec.name
                 )),
                 Score::Wrong | Score::Fits(_) => None,
@@ -1162,6 +1182,21 @@ fn as_typed(walked: &Walked, option: &str) -> Option<String> {
         Filled::Text(text) => Some(text.clone()),
         _ => None,
     }
+}
+
+/// The paths among options as they were written.
+fn paths_of(walked: &Walked, options: &'static [OptionSpec]) -> BTreeMap<&'static str, String> {
+    let paths = options
+        .iter()
+        .filter(|option| matches!(option.kind, Kind::Path));
+    paths
+        .filter_map(|option| Some((option.name, as_typed(walked, option.name)?)))
+        .collect()
+}
+
+fn places_of(walked: &Walked) -> BTreeMap<&'static str, Place> {
+    let marks = walked.marks.iter();
+    marks.map(|(name, mark)| (*name, place(*mark))).collect()
 }
 
 fn has_reference(options: &Options) -> bool {

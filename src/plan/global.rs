@@ -410,5 +410,8 @@ pub const SORT_KEYS: &[&str] = &[
     "length_tokens",
 ];
 
-/// The sort keys that only an estimator with surprisal gives.
-pub const SURPRISAL_KEYS: &[&str] = &["usefulness", "excess_nats", "difficulty"];
+/// The sort key that an estimator with difficulty gives.
+pub const DIFFICULTY_KEY: &str = "difficulty";
+
+/// The sort keys that only an estimator with excess gives.
+pub const EXCESS_KEYS: &[&str] = &["usefulness", "excess_nats"];

@@ -29,6 +29,7 @@ pub use tables::{StageSpec, Tables, stage_specs};
 
 use crate::dedupe::Unit;
 use crate::record::{FieldSpec, Options, Variant};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +81,8 @@ pub struct Plan {
     /// Hexadecimal 128-bit xxHash3 of what shapes the result: the filled configuration with
     /// variables replaced and without `output.path`.
     pub hash: String,
+    /// The `--set` that changed it, in order.
+    set: Vec<String>,
     /// The home folder, for `~` in paths among the options.
     home: Option<String>,
 }
@@ -89,7 +92,7 @@ pub struct Plan {
 pub struct Place {
     /// Line from 1; 0 where the value came from a `--set`.
     pub line: u32,
-    /// Column from 1, in characters; 0 where the value came from a `--set`.
+    /// Column from 1, in characters; where the value came from a `--set`, the number of that one, from 1.
     pub column: u32,
 }
 
@@ -188,10 +191,25 @@ pub struct StagePlan {
     pub kind: StageRef,
     /// Its checked options; those of the estimator for `score`.
     pub options: Options,
-    /// Line of its name, from 1; 0 where it came from a `--set`.
+    /// Its options that are paths ([`crate::record::Kind::Path`]), as written, variables replaced.
+    pub paths: BTreeMap<&'static str, String>,
+    /// Where the options stand that are given.
+    pub places: BTreeMap<&'static str, Place>,
+    /// Line of its name as in [`Place`].
     pub line: u32,
-    /// Column of its name, from 1; 0 where it came from a `--set`.
+    /// Column of its name as in [`Place`].
     pub column: u32,
+}
+
+impl StagePlan {
+    /// Where the first of these options that is given stands; where none is, the stage.
+    pub fn place(&self, options: &[&str]) -> Place {
+        let given = options.iter().find_map(|name| self.places.get(name));
+        given.copied().unwrap_or(Place {
+            line: self.line,
+            column: self.column,
+        })
+    }
 }
 
 /// Where the result goes and what it holds.
@@ -237,10 +255,17 @@ impl Plan {
         replace_home_in_glob(written, self.home.as_deref())
     }
 
-    /// A problem at a place of the pipeline file, found after loading.
+    /// A problem at a place of the pipeline file or of a `--set`, found after loading.
     pub fn problem(&self, place: Place, message: impl Into<String>) -> Problem {
+        let set = match (place.line, place.column.checked_sub(1)) {
+            (0, Some(number)) => self.set.get(number as usize),
+            _ => None,
+        };
         Problem {
-            file: self.path.display().to_string(),
+            file: set.map_or_else(
+                || self.path.display().to_string(),
+                |set| format!("--set {set}"),
+            ),
             line: place.line,
             column: place.column,
             message: message.into(),

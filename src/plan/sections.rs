@@ -181,7 +181,7 @@ pub(super) const OUTPUT: &[OptionSpec] = &[
         name: "excess_nats",
         kind: Kind::Bool,
         default: Some("false"),
-        doc: "Whether shards also carry the raw excess of every token, in nats; needs an estimator with surprisal",
+        doc: "Whether shards also carry the raw excess of every token, in nats; needs an estimator with excess",
     },
 ];
 

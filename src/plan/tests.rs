@@ -136,7 +136,8 @@ static RANDOM: EstimatorKind = EstimatorKind {
     needs_reference: false,
     needs_text: false,
     needs_id: false,
-    has_surprisal: false,
+    has_difficulty: false,
+    has_excess: false,
     load: None,
     build: |_| Ok(Box::new(INERT)),
 };
@@ -168,7 +169,8 @@ static NGRAM_EXCESS: EstimatorKind = EstimatorKind {
     needs_reference: true,
     needs_text: false,
     needs_id: false,
-    has_surprisal: true,
+    has_difficulty: true,
+    has_excess: true,
     load: None,
     build: |_| Ok(Box::new(INERT)),
 };
@@ -380,7 +382,9 @@ fn without_places(mut plan: Plan) -> Plan {
     }
     for stage in &mut plan.stages {
         (stage.line, stage.column) = (0, 0);
+        stage.places.clear();
     }
+    plan.set.clear();
     plan.tokenizer.place = Place::default();
     plan.tokenizer.begin_place = Place::default();
     plan.tokenizer.end_place = Place::default();
@@ -756,7 +760,17 @@ fn set_changes_adds_and_replaces() {
     );
     assert_eq!(plan.inputs[0].id.as_deref(), Some("key"));
     assert_eq!(plan.inputs[1].globs, ["x.jsonl", "y.jsonl"]);
-    assert_eq!(plan.inputs[1].place, Place { line: 0, column: 0 });
+    // The sixth of them, which a problem found later names.
+    let place = plan.inputs[1].place;
+    assert_eq!(place, Place { line: 0, column: 6 });
+    assert_eq!(
+        plan.problem(place, "no such file").to_string(),
+        "--set inputs.1.path=[x.jsonl, y.jsonl]: no such file"
+    );
+    assert_eq!(
+        plan.stages[4].place(&["min_tokens"]),
+        Place { line: 0, column: 2 }
+    );
     assert_eq!(plan.output.rejects, Rejects::None);
     assert_eq!(plan.order.options.text("direction"), "descending");
     assert!(plan.filled.contains("seed: 99\n"));
@@ -1304,19 +1318,22 @@ fn what_needs_a_score_is_refused_without_one_before_it() {
 }
 
 #[test]
-fn what_needs_surprisal_is_refused_with_another_estimator() {
+fn what_needs_excess_or_difficulty_is_refused_with_an_estimator_without() {
     let score = "stages: [score: { estimator: random }]\n";
-    refused(
-        &format!("{score}order: {{ strategy: sorted, by: excess_nats }}"),
-        &[
-            "8:32: 'by: excess_nats' needs an estimator with surprisal (ngram_excess), got 'random'; use 'by: score'",
-        ],
-    );
+    for (key, what) in [("excess_nats", "excess"), ("difficulty", "difficulty")] {
+        let told = format!(
+            "8:32: 'by: {key}' needs an estimator with {what} (ngram_excess), got 'random'; use 'by: score'"
+        );
+        refused(
+            &format!("{score}order: {{ strategy: sorted, by: {key} }}"),
+            &[&told],
+        );
+    }
     let text = SMALL.replace("path: out/small", "path: out, excess_nats: true");
     assert_eq!(
         problems(load_text(&format!("{text}{score}"))),
         [
-            "5:35: 'excess_nats: true' needs an estimator with surprisal, got 'random'; name another one, or remove it"
+            "5:35: 'excess_nats: true' needs an estimator with excess, got 'random'; name another one, or remove it"
         ]
     );
 }
@@ -1684,8 +1701,11 @@ fn every_example_of_the_programs_tables_loads() {
     for kind in &program.estimators {
         examples.push(around("score", &tagged("estimator", &kind.spec)));
     }
-    let surprisal = program.estimators.iter().find(|kind| kind.has_surprisal);
-    let score = surprisal.map_or_else(
+    let with_all = program
+        .estimators
+        .iter()
+        .find(|kind| kind.has_excess && kind.has_difficulty);
+    let score = with_all.map_or_else(
         || "{ estimator: random }".to_string(),
         |kind| tagged("estimator", &kind.spec),
     );

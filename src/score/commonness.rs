@@ -22,7 +22,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
                   document's own fold. A document's commonness is the geometric mean of p over its tokens, as in \
                   SoftDedup (He et al. 2024, 4-grams). Their weight is proportional to 1 / commonness, which has no \
                   upper bound; here score = 1 - commonness, which puts documents in the same order and is in [0, 1]. \
-                  A token's usefulness is 1 - p. Excess is 0. \
+                  A token's usefulness is 1 - p. Difficulty is the mean of -ln p in nats, excess is 0. \
                   Surprisals are whole multiples of 1/2048 nat, with an error of at most order / 4096 nat, and at \
                   most 32 nats. Noise is the rarest of all, so filter it out before.",
         options: &[
@@ -65,7 +65,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_reference: false,
     needs_text: false,
     needs_id: false,
-    has_surprisal: false,
+    has_difficulty: true,
+    has_excess: false,
     load: None,
     build: |options| {
         Ok(Box::new(Commonness {

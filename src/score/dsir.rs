@@ -63,7 +63,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_reference: true,
     needs_text: true,
     needs_id: false,
-    has_surprisal: false,
+    has_difficulty: false,
+    has_excess: false,
     load: None,
     build: |options| {
         let reference = options.list("reference");
@@ -190,8 +191,8 @@ impl Fit for Dsir {
         )?;
         if target.ngrams() == 0 {
             return Err(FitError::Data(format!(
-                "the reference has no words that do not also stand in the corpus ({left_out} documents of it do); name \
-                 more reference files, or set 'folds: 1'"
+                "the reference has no word outside of documents that also stand in the corpus ({left_out} of its documents \
+                 do); one word is the least that can be counted: name more reference files, or set 'folds: 1'"
             )));
         }
 

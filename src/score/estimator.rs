@@ -249,6 +249,15 @@ pub trait Fit: Send + Sync {
         Needs::default()
     }
 
+    /// Opens the file of fitted models that it names, if it does, and refuses one that must not score the
+    /// documents of `origin`: what can be known before they are read.
+    ///
+    /// # Errors
+    /// When the file is damaged, or of another pipeline.
+    fn check_model(&self, _origin: &ModelOrigin) -> Result<(), FitError> {
+        Ok(())
+    }
+
     /// Learns from `input`. Deterministic: threads, memory and the cut into parts change nothing.
     ///
     /// # Errors
@@ -272,8 +281,11 @@ pub struct EstimatorKind {
     pub needs_text: bool,
     /// Whether it is given the ids of the documents.
     pub needs_id: bool,
-    /// Whether `order` and `select` may use `difficulty` and `excess_nats`.
-    pub has_surprisal: bool,
+    /// Whether it says how hard a document is: `order` and `select` may use `difficulty`.
+    pub has_difficulty: bool,
+    /// Whether it compares two models: `order` and `select` may use `excess_nats` and `usefulness`, and shards
+    /// may carry the excess.
+    pub has_excess: bool,
     /// Reads what [`Estimator::save`] wrote, and says where it comes from.
     pub load: Option<Load>,
     /// Builds it from checked options.

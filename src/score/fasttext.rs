@@ -42,7 +42,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_reference: false,
     needs_text: true,
     needs_id: false,
-    has_surprisal: false,
+    has_difficulty: false,
+    has_excess: false,
     load: None,
     build,
 };

@@ -29,6 +29,7 @@ pub use estimator::{
 };
 pub use model_file::{MAGIC as MODEL_MAGIC, ModelOrigin};
 pub use ngram_excess::models_of_file as ngram_models_of_file;
+pub use random::RANDOM;
 
 /// Every estimator, in the order in which we would explain them.
 pub const TABLE: &[&EstimatorKind] = &[

@@ -128,7 +128,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_reference: true,
     needs_text: false,
     needs_id: false,
-    has_surprisal: true,
+    has_difficulty: true,
+    has_excess: true,
     load: Some(load),
     build,
 };
@@ -202,9 +203,16 @@ impl Fit for NgramExcess {
         self.model.iter().cloned().collect()
     }
 
+    fn check_model(&self, origin: &ModelOrigin) -> Result<(), FitError> {
+        match &self.model {
+            Some(path) => self.stored(path, origin).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
         if let Some(path) = &self.model {
-            return self.stored(path, input);
+            return self.stored(path, input.origin);
         }
         let packing = Packing::new(input.vocabulary_size, self.order, 2 * self.folds);
         let folder = folder_of(input);
@@ -271,12 +279,12 @@ enum Target<'a> {
 }
 
 impl NgramExcess {
-    /// A model of a file, which must be what this stage would have fitted.
-    fn stored(&self, path: &Path, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
+    /// A model of a file, which must be what this stage would have fitted for documents of this origin.
+    fn stored(&self, path: &Path, wants: &ModelOrigin) -> Result<Box<dyn Estimator>, FitError> {
         let (origin, estimator) = load(path)?;
         let description = estimator.describe();
         let of = |name: &str| description[name].clone();
-        let (mine, wants) = (&origin, input.origin);
+        let mine = &origin;
         let seed = "the same documents must fall into the same folds";
         let differences = [
             (
@@ -746,7 +754,12 @@ impl NgramExcess {
             "held_out_nats_by_general": fitted.held_out.nats_by_general,
             "calibration": "uncalibrated (analytic)",
         });
-        let hash = parameter_hash(&description, seed, fitted.models.checksum());
+        // What a calibration makes of the reference shapes no score before it: the same models have the same hash
+        // with and without one.
+        let mut shaping = description.clone();
+        shaping["u_ref"] = json!(null);
+        shaping["u_ref_by_domain"] = json!(null);
+        let hash = parameter_hash(&shaping, seed, fitted.models.checksum());
         description["parameter_hash"] = hash.into();
         description
     }

@@ -8,10 +8,13 @@ use super::{
 use crate::algo::hash::{keyed_by, purpose_key};
 use crate::record::{Kind, OptionSpec, Spec};
 
+/// The name of the control.
+pub const RANDOM: &str = "random";
+
 /// The estimator `random`.
 pub(super) const KIND: EstimatorKind = EstimatorKind {
     spec: Spec {
-        name: "random",
+        name: RANDOM,
         summary: "A number drawn for each document from the pipeline's seed: the control for every other estimator",
         details: "score is uniform from 0 (included) to 1, a keyed hash of the seed, the draw and the document's id; \
                   each token has its document's score. Difficulty and excess are 0.",
@@ -30,7 +33,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_reference: false,
     needs_text: false,
     needs_id: false,
-    has_surprisal: false,
+    has_difficulty: false,
+    has_excess: false,
     load: None,
     build: |options| {
         Ok(Box::new(RandomFit {

@@ -51,7 +51,8 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
     needs_reference: false,
     needs_text: false,
     needs_id: true,
-    has_surprisal: true,
+    has_difficulty: true,
+    has_excess: true,
     load: None,
     build,
 };

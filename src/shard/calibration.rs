@@ -44,6 +44,10 @@ pub struct Calibration {
     pub estimator_version: u32,
     /// Hash of what it was fitted with.
     pub estimator_parameter_hash: String,
+    /// The estimator's options by name, as far as its description repeats them: a stage with others
+    /// computes another usefulness.
+    #[serde(default)]
+    pub estimator_parameters: serde_json::Map<String, Value>,
     /// Fingerprint of the tokenizer.
     pub tokenizer_fingerprint: String,
     /// Checksum of the manifest of the folder that was scored.
@@ -111,6 +115,7 @@ pub fn schema() -> Value {
         "estimator": text,
         "estimator_version": whole,
         "estimator_parameter_hash": text,
+        "estimator_parameters": { "type": "object" },
         "tokenizer_fingerprint": text,
         "dataset": checksum,
         "seed": whole,

@@ -20,6 +20,27 @@ pub struct InputEntry {
     pub records: u64,
 }
 
+/// A file besides inputs and tokenizer that shaped the result: a reference, losses, a model, a calibration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuxiliaryEntry {
+    /// The stage that names it.
+    pub stage: String,
+    /// The option that names it.
+    pub option: String,
+    /// The path as written in the pipeline file; of a file that globs found, its path below their fixed part.
+    pub name: String,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// xxHash3-128 of the file.
+    pub checksum: String,
+    /// Records in it, blank lines included; absent where it is not read as documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
+    /// Records, blank lines not counted, that could not be read as documents and are not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<u64>,
+}
+
 /// One output file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
@@ -126,6 +147,9 @@ pub struct Manifest {
     pub tokenizer: TokenizerManifest,
     /// Input files, in reading order.
     pub inputs: Vec<InputEntry>,
+    /// Other files that shaped the result, by stage, option and name; absent where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auxiliary_files: Vec<AuxiliaryEntry>,
     /// Every output file but this one, `run.json` and `run.log`.
     pub files: Vec<FileEntry>,
     /// Sums.
@@ -214,6 +238,10 @@ pub fn schema() -> Value {
             "inputs": { "type": "array", "items": object(json!({
                 "source": text, "name": text, "bytes": whole, "checksum": checksum, "records": whole
             }), &[]) },
+            "auxiliary_files": { "type": "array", "items": object(json!({
+                "stage": text, "option": text, "name": text, "bytes": whole, "checksum": checksum,
+                "records": whole, "quarantined": whole
+            }), &["records", "quarantined"]) },
             "files": { "type": "array", "items": object(json!({
                 "path": text, "bytes": whole, "rows": whole, "tokens": whole, "checksum": checksum
             }), &[]) },
@@ -229,7 +257,7 @@ pub fn schema() -> Value {
             "control_command": text,
             "checksum": checksum
         }),
-        &["sample_share", "estimator"],
+        &["sample_share", "auxiliary_files", "estimator"],
     );
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("goodput manifest.json");

@@ -19,8 +19,8 @@ pub use columns::{
 pub use contamination::{Contamination, ContaminationRow};
 pub use losses::{LossesRead, ReadLosses};
 pub use manifest::{
-    EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, TokenizerManifest,
-    Totals, schema as manifest_schema,
+    AuxiliaryEntry, EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry,
+    TokenizerManifest, Totals, schema as manifest_schema,
 };
 pub use part::{Encoded, Part, PartEncoder, PartError};
 pub use reader::{

@@ -472,6 +472,44 @@ fn a_pilot_run_calibrates_and_the_shards_name_it() {
         }
     }
     assert!(compared > 1000);
+    // The models are the same ones: the hash says so, and nothing is warned of.
+    let uncalibrated_fit = &folder.out("out").json("manifest.json")["estimator"]["fitted"];
+    assert_eq!(
+        fitted["calibration_parameter_hash"],
+        uncalibrated_fit["parameter_hash"]
+    );
+    assert_eq!(
+        fitted["parameter_hash"],
+        fitted["calibration_parameter_hash"]
+    );
+    assert_eq!(run.stderr, "");
+    // A refit on other text is warned of, other options are refused by name.
+    let other = |set: &str, command: &str| {
+        folder.goodput(&[
+            command,
+            "p.yaml",
+            "--out",
+            "refitted",
+            "--set",
+            "stages.score.calibration=calibration.json",
+            "--set",
+            set,
+        ])
+    };
+    let refitted = other("seed=99", "run");
+    assert_eq!(refitted.code, Some(0), "{refitted:?}");
+    assert!(
+        refitted.stderr.contains("another fit of the estimator"),
+        "{refitted:?}"
+    );
+    for command in ["check", "run"] {
+        other("stages.score.window_tokens=4", command).refuses(&[
+            "'calibration'",
+            "'window_tokens: 8'",
+            "'window_tokens: 4'",
+        ]);
+    }
+    explains_both(&folder);
     // What is calibrated already is not calibrated again, and a calibration fits its estimator only.
     let again = folder.goodput(&[
         "calibrate",
@@ -502,6 +540,45 @@ fn a_pilot_run_calibrates_and_the_shards_name_it() {
             .goodput(&["check", "p.yaml", "--set", &set])
             .refuses(&[words]);
     }
+}
+
+/// `inspect --explain` shows the usefulness of the shards beside the product that the calibration was given.
+fn explains_both(folder: &Folder) {
+    let ran = folder.goodput(&["fit", "p.yaml", "--output", "a.model"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = folder.goodput(&[
+        "inspect",
+        "calibrated",
+        "--explain",
+        "a.model",
+        "--documents",
+        "3",
+        "--colour",
+        "never",
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let (mut rows, mut moved) = (0, 0);
+    for line in ran.stdout.lines() {
+        let Some((before, after)) = line.rsplit_once(" = ") else {
+            continue;
+        };
+        let numbers = |text: &str| -> Vec<f64> {
+            text.split_whitespace()
+                .filter_map(|word| word.parse().ok())
+                .collect()
+        };
+        let (before, after) = (numbers(before), numbers(after));
+        let [.., useful, product] = before[..] else {
+            continue;
+        };
+        assert!(
+            (product - after[..3].iter().product::<f64>()).abs() < 0.003,
+            "{line}"
+        );
+        rows += 1;
+        moved += usize::from((useful - product).abs() > 0.02);
+    }
+    assert!(rows > 100 && moved > 10, "{rows} {moved}");
 }
 
 #[test]
@@ -557,11 +634,87 @@ fn losses_that_do_not_fit_are_refused_by_name() {
         },
         &["exchanged"],
     );
+    refused(
+        &|bad| bad[3].2[1] = -0.5,
+        &["row 3", "'loss_late' of token 1 is -0.5", "0 or more"],
+    );
+    refused(&|bad| bad.clear(), &["0 rows", "no loss"]);
     write_losses(&folder, "bad.parquet", &good, Some("0123"));
     calibrate(&folder, "bad.parquet").refuses(&["bad.parquet", "tokenizer 0123"]);
     folder.write("bad.parquet", "no Parquet");
     calibrate(&folder, "bad.parquet").says_no(&["bad.parquet"]);
     calibrate(&folder, "absent.parquet").refuses(&["absent.parquet", "no such file"]);
+}
+
+#[test]
+fn what_has_no_usefulness_is_not_calibrated() {
+    let folder = tagged("");
+    folder.write("pilot.parquet", "");
+    folder.pipeline("inputs:\n  - { path: web.jsonl, source: web }\nstages:\n  - score: { estimator: random }\n");
+    folder.run(&[]);
+    calibrate(&folder, "pilot.parquet").refuses(&["'random'", "control"]);
+    folder.pipeline("inputs:\n  - { path: web.jsonl, source: web }\nstages:\n  - length: { min_tokens: 100000 }\n  - score: { estimator: prior }\n");
+    folder.run(&["--replace"]);
+    calibrate(&folder, "pilot.parquet").refuses(&["no document reached"]);
+    folder.pipeline(
+        "inputs:\n  - { path: web.jsonl, source: web }\nstages:\n  - score: { estimator: prior }\n",
+    );
+    folder.run(&["--replace"]);
+    calibrate(&folder, "pilot.parquet").says_no(&["pilot.parquet"]);
+}
+
+#[test]
+fn domains_that_no_side_shares_are_warned_of_by_name() {
+    let folder = tagged(BY_KIND);
+    assert_eq!(folder.run(&[]).stderr, "");
+    for (change, words) in [
+        (
+            ("source: web }", "source: crawl }"),
+            ["crawl", "books, laws, web"],
+        ),
+        (
+            (
+                "reference_domain: about.kind",
+                "reference_domain: about.nothing",
+            ),
+            ["books, web", "by 'reference_domain: about.nothing': none"],
+        ),
+    ] {
+        let changed = sections(BY_KIND, "").replace(change.0, change.1).replace(
+            "source: books }",
+            if change.0.contains("source") {
+                "source: press }"
+            } else {
+                "source: books }"
+            },
+        );
+        folder.pipeline(&changed);
+        let ran = folder.run(&["--replace"]);
+        assert!(
+            ran.stderr.contains("no domain of the corpus")
+                && words.iter().all(|word| ran.stderr.contains(word)),
+            "{words:?} {}",
+            ran.stderr
+        );
+        folder.verify("out");
+    }
+}
+
+/// A model of its own knows the domains of its reference, and gives the ledger of the run that fits.
+#[test]
+fn a_model_measures_by_domain_as_the_fit_does() {
+    let folder = tagged(BY_KIND);
+    folder.run(&[]);
+    let ran = folder.goodput(&["fit", "p.yaml", "--output", "a.model"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    folder.pipeline(&sections("", "").replace(
+        "reference: reference.jsonl",
+        "model: a.model, min_domain_tokens: 1000",
+    ));
+    let ran = folder.run(&["--out", "again"]);
+    assert_eq!(ran.stderr, "");
+    let usefulness = |out: &str| folder.out(out).json("audit.json")["usefulness"].clone();
+    assert_eq!(usefulness("out"), usefulness("again"));
 }
 
 /// No page may load anything, and what stands in a text must not become markup.

@@ -197,6 +197,34 @@ fn usefulness(out: &Out) -> BTreeMap<String, Vec<f32>> {
 }
 
 #[test]
+fn commonness_has_difficulty_and_no_excess() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(5);
+    let texts: Vec<String> = (0..30).map(|at| numbers.words(20 + at)).collect();
+    folder.documents("in.jsonl", &texts);
+    let by = |key: &str| {
+        let order = format!("order: {{ strategy: sorted, by: {key} }}\n");
+        folder.pipeline(&stages("estimator: commonness", &order));
+    };
+    by("difficulty");
+    let out = folder.run_and_verify();
+    // The easiest first: 1 - exp(-difficulty) is the score of this estimator.
+    let found = scores(&out);
+    let order: Vec<f32> = out
+        .rows()
+        .iter()
+        .map(|row| row.segments[0].score.expect("scored"))
+        .collect();
+    assert!(order.is_sorted() && order[0] < order[29] && found.len() == 30);
+    by("excess_nats");
+    folder.goodput(&["check", "p.yaml"]).refuses(&[
+        "'by: excess_nats'",
+        "ngram_excess, rho",
+        "'commonness'",
+    ]);
+}
+
+#[test]
 fn external_numbers_become_usefulness_in_each_of_the_three_ways() {
     let folder = with_losses(&good_rows());
     let run = |mapping: &str| {
@@ -253,6 +281,37 @@ fn external_numbers_that_do_not_fit_are_errors_that_name_the_document() {
     folder.run(&["--replace"]);
     folder.verify("out");
     assert_eq!(scores(&folder.out("out"))["f"], 0.25);
+}
+
+#[test]
+fn numbers_beyond_the_scale_are_warned_of_and_what_overflows_is_an_error() {
+    let rows = |loss: f64, reference: f64| -> Vec<serde_json::Value> {
+        let all = |tokens: usize, number: f64| vec![number; tokens];
+        [("ab", 2), ("cde", 3), ("f", 1)]
+            .map(|(text, tokens)| {
+                json!({ "doc_id": id(text), "loss": all(tokens, loss), "reference_loss": all(tokens, reference) })
+            })
+            .to_vec()
+    };
+    let folder = with_losses(&rows(100.0, 1.0));
+    for (usefulness, u) in [("rising", 1), ("falling", 0)] {
+        folder.pipeline(&stages(
+            &format!("estimator: external, losses: losses.jsonl, usefulness: {usefulness}"),
+            "",
+        ));
+        let ran = folder.run(&["--replace"]);
+        let told = format!("every token that was scored has usefulness {u}");
+        assert!(
+            ran.stderr.contains(&told) && ran.stderr.contains("low 64.0, high 64.0"),
+            "{}",
+            ran.stderr
+        );
+    }
+    write_losses(&folder, &rows(3e38, -3e38));
+    folder.pipeline(&stages("estimator: rho, losses: losses.jsonl", ""));
+    folder
+        .goodput(&["run", "p.yaml", "--out", "overflow"])
+        .fails(&["document 'in.jsonl:", "finite"]);
 }
 
 #[test]

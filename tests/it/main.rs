@@ -1,5 +1,6 @@
 //! Tests of the program as a whole: one binary, one module a subject.
 
+mod auxiliary;
 mod calibration;
 mod cli;
 mod contamination;
@@ -8,6 +9,7 @@ mod edits;
 mod estimators;
 mod faults;
 mod memory;
+mod messages;
 mod models;
 mod near;
 mod pipelines;

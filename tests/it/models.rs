@@ -51,14 +51,21 @@ fn a_model_of_another_seed_or_a_damaged_one_is_refused() {
     folder.pipeline_at("q.yaml", &stages("model: a.model"));
     folder
         .goodput(&["run", "q.yaml", "--set", "seed=5", "--out", "other"])
-        .fails(&["a.model", "seed", "goodput fit"]);
+        .refuses(&["a.model", "seed", "goodput fit"]);
+    folder
+        .goodput(&["check", "q.yaml", "--set", "seed=5"])
+        .refuses(&["q.yaml:", "a.model", "seed"]);
+    folder.write("x.model", "no model");
+    folder
+        .goodput(&["check", "q.yaml", "--set", "stages.score.model=x.model"])
+        .refuses(&["x.model", "no model file"]);
     let mut bytes = std::fs::read(folder.path("a.model")).expect("it reads");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
     std::fs::write(folder.path("a.model"), bytes).expect("it writes");
     folder
         .goodput(&["run", "q.yaml", "--out", "damaged"])
-        .fails(&["a.model", "damaged", "checksum"]);
+        .refuses(&["a.model", "damaged", "checksum"]);
 }
 
 /// What `inspect --explain` says of each token, rounded as shards hold it, is what the shards hold; of
