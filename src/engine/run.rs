@@ -294,15 +294,20 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             };
             problems.push(plan.problem(place, message));
         }
-        if let StageRef::Score { .. } = stage.kind
-            && let Some(globs) = reference_globs(&stage.options)
-        {
+        for name in NAMED_SETS {
+            let StageRef::Score { .. } = stage.kind else {
+                continue;
+            };
+            let Some(globs) = globs_of(&stage.options, name) else {
+                continue;
+            };
             let place = Place {
                 line: stage.line,
                 column: stage.column,
             };
             let domain = reference_domain(&stage.options);
-            match Inputs::reference(plan, globs, domain, |message| plan.problem(place, message)) {
+            let problem = |message| plan.problem(place, message);
+            match Inputs::reference(plan, name, globs, domain, problem) {
                 Ok(_) => {}
                 Err(EngineError::Problems(Problems(found))) => problems.extend(found),
                 Err(other) => return Err(other),
@@ -381,9 +386,12 @@ fn asked_by(
     Ok((Some(table), needs))
 }
 
-/// The globs of `reference`, where the estimator has that option and it names files.
-fn reference_globs(options: &Options) -> Option<&[String]> {
-    let (_, value) = options.iter().find(|(name, _)| *name == "reference")?;
+/// Options of estimators that name sets of documents to learn from, besides the corpus.
+const NAMED_SETS: [&str; 2] = ["reference", "negative"];
+
+/// The globs of such an option, where the estimator has it and it names files.
+fn globs_of<'o>(options: &'o Options, name: &str) -> Option<&'o [String]> {
+    let (_, value) = options.iter().find(|(found, _)| *found == name)?;
     match value {
         Value::List(globs) if globs.as_slice() != ["self"] => Some(globs),
         _ => None,
@@ -784,17 +792,20 @@ pub fn fit(
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<serde_json::Value, EngineError> {
-    let fits = plan.stages.iter().any(|stage| match stage.kind {
-        StageRef::Score { estimator } => score::TABLE[estimator].load.is_some(),
-        _ => false,
-    });
-    if !fits {
-        let kinds = score::TABLE.iter().filter(|kind| kind.load.is_some());
-        let names: Vec<&str> = kinds.map(|kind| kind.spec.name).collect();
-        return Err(EngineError::Request(format!(
-            "the pipeline has no 'score' stage that makes a model file; these estimators do: {}",
-            names.join(", ")
-        )));
+    let mut keeps_model = false;
+    for stage in &plan.stages {
+        if let StageRef::Score { estimator } = stage.kind {
+            let fit = (score::TABLE[estimator].build)(&stage.options)
+                .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
+            keeps_model |= fit.keeps_model();
+        }
+    }
+    if !keeps_model {
+        return Err(EngineError::Request(
+            "the pipeline has no 'score' stage that makes a model file; the estimator ngram_excess does, and fasttext \
+             with 'reference' and 'negative'"
+                .to_string(),
+        ));
     }
     if model.is_dir() || model.file_name().is_none() {
         return Err(EngineError::Request(format!(
@@ -1009,12 +1020,19 @@ fn go(
 
     let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
     let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
-    let reference_corpus = reference(
-        plan, &tokenizer, &base_key, &work, task_bytes, progress, stop,
-    )?;
-    if reference_corpus.is_some() {
-        clock.end("reference");
+    let mut named_sets = Vec::with_capacity(NAMED_SETS.len());
+    for name in NAMED_SETS {
+        let set = named_set(
+            plan, name, &tokenizer, &base_key, &work, task_bytes, progress, stop,
+        )?;
+        if set.is_some() {
+            clock.end(name);
+        }
+        named_sets.push(set);
     }
+    let [reference_corpus, negative_corpus] = &named_sets[..] else {
+        unreachable!("two sets have been read");
+    };
     let mut decisions = Decisions::new(&corpus, ids_are_given, spill.clone())?;
     let mut scores: Option<(Scores<'_>, u16)> = None;
     let mut estimator = None;
@@ -1058,6 +1076,7 @@ fn go(
                 let fit = (kind.build)(&stage.options)
                     .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
                 let reference_key = reference_corpus.as_ref().map(|(_, key)| key);
+                let negative_key = negative_corpus.as_ref().map(|(_, key)| key);
                 let file_checksums: Vec<String> = fit
                     .files()
                     .iter()
@@ -1073,6 +1092,7 @@ fn go(
                     prepare_key,
                     described[..=at_in_chain(plan, stage)],
                     reference_key,
+                    negative_key,
                     file_checksums,
                     kind.version,
                     kind.spec.name,
@@ -1090,7 +1110,7 @@ fn go(
                     stop,
                 )
                 .for_kind(kind);
-                let domains_of_reference = match &reference_corpus {
+                let domains_of_reference = match reference_corpus {
                     Some((corpus, _)) if reference_domain(&stage.options).is_some() => {
                         Domains::by_field(corpus, 0).map_err(|found| {
                             EngineError::Failed(format!(
@@ -1106,6 +1126,10 @@ fn go(
                     TokenView::reference(corpus, plan.seed, &domains_of_reference, stop)
                         .for_kind(kind)
                 });
+                let no_domains = Domains::none();
+                let negative = negative_corpus.as_ref().map(|(corpus, _)| {
+                    TokenView::reference(corpus, plan.seed, &no_domains, stop).for_kind(kind)
+                });
                 let origin = score::ModelOrigin {
                     tokenizer_fingerprint: tokenizer.fingerprint().to_string(),
                     seed: plan.seed,
@@ -1119,6 +1143,7 @@ fn go(
                     only_fit,
                     view: &view,
                     reference: reference.as_ref(),
+                    negative: negative.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
                     calibration: calibration.as_ref(),
                     memory_bytes: request.memory_bytes,
@@ -1321,9 +1346,15 @@ fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {
         .expect("labels are unique")
 }
 
-/// The reference, tokenized, and its key; `None` where the pipeline names none.
-fn reference(
+/// The documents that an option such as `reference` names, tokenized, and their key; `None` where the
+/// pipeline names none.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "what a phase of the run needs, called in one place"
+)]
+fn named_set(
     plan: &Plan,
+    name: &str,
     tokenizer: &Tokenizer,
     base_key: &serde_json::Value,
     work: &Path,
@@ -1336,7 +1367,7 @@ fn reference(
             continue;
         };
         let keep_text = score::TABLE[estimator].needs_text;
-        let Some(globs) = reference_globs(&stage.options) else {
+        let Some(globs) = globs_of(&stage.options, name) else {
             continue;
         };
         let place = Place {
@@ -1344,8 +1375,9 @@ fn reference(
             column: stage.column,
         };
         let domain = reference_domain(&stage.options);
-        let inputs =
-            Inputs::reference(plan, globs, domain, |message| plan.problem(place, message))?;
+        let inputs = Inputs::reference(plan, name, globs, domain, |message| {
+            plan.problem(place, message)
+        })?;
         let checksums = inputs.checksums(&|_| {}, stop)?;
         let names: Vec<_> = inputs.files.iter().map(|file| &file.found.name).collect();
         let reference_key = key(&json!([
@@ -1360,7 +1392,7 @@ fn reference(
             seed: plan.seed,
             keep_text,
         };
-        progress.begin("reference", inputs.bytes(), Unit::Bytes);
+        progress.begin(name, inputs.bytes(), Unit::Bytes);
         let tasks = phase.run(
             &inputs.tasks(task_bytes)?,
             &work.join(format!("reference-{reference_key}")),
@@ -1375,7 +1407,9 @@ fn reference(
             .map(|(records, _)| records)
             .sum();
         if bad > 0 {
-            progress.warn(&format!("{bad} records of the reference could not be read and are not used; look at its files"));
+            progress.warn(&format!(
+                "{bad} records of '{name}' could not be read and are not used; look at its files"
+            ));
         }
         let corpus = Corpus::new(tasks, &inputs);
         // The cut of the tasks does not belong into the key of the scores.

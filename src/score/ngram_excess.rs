@@ -202,6 +202,10 @@ impl Fit for NgramExcess {
         self.model.iter().cloned().collect()
     }
 
+    fn keeps_model(&self) -> bool {
+        true
+    }
+
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
         if let Some(path) = &self.model {
             return self.stored(path, input);
