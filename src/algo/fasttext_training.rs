@@ -486,6 +486,10 @@ mod tests {
                 ..TRAINING
             },
         ] {
+            let training = Training {
+                epochs: 200,
+                ..training
+            };
             let (file, report) = trained([&GOOD, &BAD], &training, 1);
             assert!(report.loss_nats < 0.5, "{report:?}");
             let model = Model::parse(file).expect("a whole model");

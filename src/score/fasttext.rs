@@ -572,26 +572,22 @@ impl Trained {
                 sets.left_out_reference
             )));
         }
-        for fold in self.models() {
-            let n_negative = sets.negative.outside(fold).len();
-            if n_negative == 0 && fold.is_some() {
-                return Err(no_documents());
-            }
-            if n_negative < MIN_DOCUMENTS {
-                let (whose, more) = match fold {
-                    Some(_) => (
-                        "the corpus outside one of its folds",
-                        "add documents, or name files of other text as 'negative'",
-                    ),
-                    None => ("the negative set", "name more files as 'negative'"),
-                };
-                return Err(FitError::Data(format!(
-                    "{whose} has {n_negative} documents with words to learn from, training needs {MIN_DOCUMENTS} or \
-                     more ({} documents of 'negative' also stand in the corpus and are left out); {more}, or raise \
-                     'fit_tokens'",
-                    sets.left_out_negative
-                )));
-            }
+        let outside = |&fold: &Option<u32>| sets.negative.outside(fold).len();
+        let n_negative = self.models().iter().map(outside).min().unwrap_or(0);
+        let (whose, more) = match self.names_negative {
+            false if n_negative == 0 => return Err(no_documents()),
+            false => (
+                "the corpus outside one of its folds",
+                "add documents, or name files of other text as 'negative'",
+            ),
+            true => ("the negative set", "name more files as 'negative'"),
+        };
+        if n_negative < MIN_DOCUMENTS {
+            return Err(FitError::Data(format!(
+                "{whose} has {n_negative} documents with words to learn from, training needs {MIN_DOCUMENTS} or more \
+                 ({} documents of 'negative' also stand in the corpus and are left out); {more}, or raise 'fit_tokens'",
+                sets.left_out_negative
+            )));
         }
         Ok(())
     }
@@ -765,15 +761,15 @@ mod tests {
         }
     }
 
-    /// Texts of 12 words, a share of them of `topic`, the others common to all.
+    /// Texts of 12 words, half of them of `topic`, the others common to all.
     fn texts(n: usize, topic: &[&str], purpose: &str) -> Vec<String> {
         const COMMON: [&str; 6] = ["the", "of", "and", "a", "in", "to"];
         let text = |number: usize| {
             let word = |at: usize| {
                 let draw = hash::keyed(3, purpose, (number * 100 + at) as u64) as usize;
-                match draw % 3 {
-                    0 => topic[draw / 3 % topic.len()],
-                    _ => COMMON[draw / 3 % COMMON.len()],
+                match draw % 2 {
+                    0 => topic[draw / 2 % topic.len()],
+                    _ => COMMON[draw / 2 % COMMON.len()],
                 }
             };
             (0..12).map(word).collect::<Vec<_>>().join(" ")
@@ -812,10 +808,13 @@ mod tests {
         );
         for fitted in [by_corpus.expect("fits"), by_files.expect("fits")] {
             let scores = score_all(&*fitted, &corpus);
-            let score = |n: usize| scores[n].0.score;
-            let least = (0..20).map(score).fold(1.0, f64::min);
-            let most = (20..80).map(score).fold(0.0, f64::max);
-            assert!(least > 0.5 && most < 0.5, "{least} {most}");
+            let (good, bad) = scores.split_at(20);
+            let pairs = good.iter().flat_map(|good| {
+                bad.iter()
+                    .map(move |bad| f64::from(u8::from(good.0.score > bad.0.score)))
+            });
+            let area = pairs.sum::<f64>() / (good.len() * bad.len()) as f64;
+            assert!(area > 0.97, "{area}");
             assert!(scores.iter().all(|(document, tokens)| {
                 let same = |&u: &f32| u == document.score as f32;
                 tokens.usefulness.iter().all(same)

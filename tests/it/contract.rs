@@ -1,7 +1,7 @@
 //! Walks over the tables: every stage, estimator, order, packing method and format keeps one
 //! contract. A new entry of a table is tested here without a line of its own.
 
-use crate::support::{Folder, Numbers, classifier, language_model, line, losses_line};
+use crate::support::{Folder, Numbers, language_model, line, losses_line};
 use arrow::array::{ArrayRef, StringArray};
 use arrow::record_batch::RecordBatch;
 use goodput::audit::Audit;
@@ -41,7 +41,6 @@ impl Entry {
             .trim()
             .replace("data/reference/*.jsonl.zst", "reference.jsonl")
             .replace("data/losses.jsonl", "losses.jsonl")
-            .replace("models/quality.bin", "quality.bin")
             .replace("models/small", "small")
     }
 }
@@ -122,7 +121,6 @@ fn folder_with_corpus() -> Folder {
         &(0..60).map(|_| numbers.words(80)).collect::<Vec<_>>(),
     );
     // What estimators read besides documents.
-    folder.write("quality.bin", classifier(&["cat", "dog", "road", "Hund"]));
     for (name, bytes) in language_model(1.0) {
         folder.write(&format!("small/{name}"), bytes);
     }
