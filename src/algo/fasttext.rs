@@ -7,10 +7,14 @@
 
 use std::collections::HashMap;
 
-const MAGIC: i32 = 793_712_314;
+/// What a model file begins with, a little-endian number of 32 bits.
+pub const MAGIC: i32 = 793_712_314;
 const VERSIONS: [i32; 2] = [11, 12];
-const SUPERVISED: i32 = 3;
-const END_OF_LINE: &[u8] = b"</s>";
+pub(super) const SUPERVISED: i32 = 3;
+/// The number of the loss in the header.
+pub(super) const SOFTMAX: i32 = 3;
+/// The word that ends every line.
+pub(super) const END_OF_LINE: &[u8] = b"</s>";
 const LABEL_PREFIX: &[u8] = b"__label__";
 /// Centroids of a quantiser: as many as a byte can name.
 const CENTROIDS: usize = 256;
@@ -28,11 +32,10 @@ enum Loss {
 pub struct Model {
     bytes: Vec<u8>,
     dim: usize,
-    word_ngrams: usize,
-    buckets: u32,
-    min_chars: usize,
-    max_chars: usize,
+    hashing: Hashing,
     loss: Loss,
+    /// By label, the way up to the root of the Huffman tree; none with another loss.
+    paths: Vec<Vec<(usize, bool)>>,
     /// Every entry of the dictionary by its bytes: words first, then labels.
     ids: HashMap<Box<[u8]>, u32>,
     n_words: u32,
@@ -235,9 +238,83 @@ fn hash_on(hash: u32, byte: u8) -> u32 {
 
 const HASH_START: u32 = 2_166_136_261;
 
-fn hash(word: &[u8]) -> u32 {
+/// The hash of a word, by which its n-grams are hashed.
+pub(super) fn hash(word: &[u8]) -> u32 {
     word.iter()
         .fold(HASH_START, |hash, &byte| hash_on(hash, byte))
+}
+
+/// The words of a line of text, as the dictionary knows them; without the word that ends the line.
+pub(super) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | 0 | b'\t'..=b'\r');
+    text.split(is_space)
+        .filter(|word| !word.is_empty() && *word != END_OF_LINE)
+}
+
+/// Whether a word that is not in the dictionary would be a label there.
+pub(super) fn is_label(word: &[u8]) -> bool {
+    word.starts_with(LABEL_PREFIX)
+}
+
+/// Which n-grams have rows, by hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hashing {
+    /// Words in the longest n-gram of words; up to 1 for none.
+    pub(super) word_ngrams: usize,
+    /// Rows that n-grams share.
+    pub(super) buckets: u32,
+    /// Characters in the shortest n-gram of characters.
+    pub(super) min_chars: usize,
+    /// Likewise in the longest; 0 for none.
+    pub(super) max_chars: usize,
+}
+
+impl Hashing {
+    /// Whether any n-gram has a row.
+    pub(super) fn hashes(&self) -> bool {
+        self.word_ngrams > 1 || self.max_chars > 0
+    }
+
+    /// The buckets of a word's n-grams of characters; the word that ends the line has none.
+    pub(super) fn character_ngrams(&self, word: &[u8], mut visit: impl FnMut(u32)) {
+        if self.max_chars == 0 {
+            return;
+        }
+        let marked = [b"<", word, b">"].concat();
+        let is_start = |at: usize| marked[at] & 0xC0 != 0x80;
+        for start in (0..marked.len()).filter(|&at| is_start(at)) {
+            let (mut hash, mut end) = (HASH_START, start);
+            for characters in 1..=self.max_chars {
+                if end == marked.len() {
+                    break;
+                }
+                hash = hash_on(hash, marked[end]);
+                end += 1;
+                while end < marked.len() && !is_start(end) {
+                    hash = hash_on(hash, marked[end]);
+                    end += 1;
+                }
+                let is_mark = characters == 1 && (start == 0 || end == marked.len());
+                if characters >= self.min_chars && !is_mark {
+                    visit(hash % self.buckets);
+                }
+            }
+        }
+    }
+
+    /// The buckets of a line's n-grams of two words and more, by the hashes of its words.
+    pub(super) fn word_ngrams(&self, hashes: &[u32], mut visit: impl FnMut(u32)) {
+        let longer = self.word_ngrams.saturating_sub(1);
+        // A hash is a signed number there, and stays one when it is widened.
+        let widened = |hash: u32| i64::from(hash as i32) as u64;
+        for (at, &first) in hashes.iter().enumerate() {
+            let mut ngram = widened(first);
+            for &next in hashes[at + 1..].iter().take(longer) {
+                ngram = ngram.wrapping_mul(116_049_371).wrapping_add(widened(next));
+                visit((ngram % u64::from(self.buckets)) as u32);
+            }
+        }
+    }
 }
 
 impl Model {
@@ -350,13 +427,20 @@ impl Model {
                 labels.len()
             ));
         }
+        let paths = match loss {
+            Loss::HierarchicalSoftmax => paths(&labels),
+            Loss::Softmax | Loss::Logistic => Vec::new(),
+        };
         let model = Model {
             dim,
-            word_ngrams: positive(word_ngrams, "number of words in an n-gram")?,
-            buckets: positive(buckets, "number of buckets")? as u32,
-            min_chars: positive(min_chars, "number of characters in an n-gram")?,
-            max_chars: positive(max_chars, "number of characters in an n-gram")?,
+            hashing: Hashing {
+                word_ngrams: positive(word_ngrams, "number of words in an n-gram")?,
+                buckets: positive(buckets, "number of buckets")? as u32,
+                min_chars: positive(min_chars, "number of characters in an n-gram")?,
+                max_chars: positive(max_chars, "number of characters in an n-gram")?,
+            },
             loss,
+            paths,
             ids,
             n_words,
             labels,
@@ -365,13 +449,13 @@ impl Model {
             output,
             bytes,
         };
-        let hashes = model.word_ngrams > 1 || model.max_chars > 0;
+        let hashes = model.hashing.hashes();
         let hashed_rows = match &model.kept_rows {
             Some(kept) => kept
                 .values()
                 .max()
                 .map_or(0, |&highest| highest as usize + 1),
-            None if hashes => model.buckets as usize,
+            None if hashes => model.hashing.buckets as usize,
             None => 0,
         };
         if model.input.rows() < n_words as usize + hashed_rows {
@@ -380,7 +464,7 @@ impl Model {
                 model.input.rows()
             ));
         }
-        if hashes && model.buckets == 0 {
+        if hashes && model.hashing.buckets == 0 {
             return Err("it hashes n-grams into no buckets".to_string());
         }
         Ok(model)
@@ -391,13 +475,43 @@ impl Model {
         self.labels.iter().map(|(label, _)| label.as_str())
     }
 
+    /// The bytes of its file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Probability of a label, by its number in [`Model::labels`], from 0 to 1. Line ends count as
     /// spaces. `None` where the model knows no word or part of a word of the text.
     ///
     /// As in the original library, 1e-5 is added to a probability, and the sigmoid of a model of
     /// negative sampling or one-vs-all is read from a table of steps of 1/32.
     pub fn probability(&self, text: &str, label: usize) -> Option<f32> {
-        let rows = self.rows(text.as_bytes());
+        let hidden = self.hidden(text.as_bytes())?;
+        Some(self.probability_of(&hidden, label))
+    }
+
+    /// The most probable label and its probability, as [`Model::probability`]; of equal ones the first.
+    /// A probability that is not a number is never the highest.
+    pub fn best_label(&self, text: &str) -> Option<(usize, f32)> {
+        let hidden = self.hidden(text.as_bytes())?;
+        let mut best: Option<(usize, f32)> = None;
+        for label in 0..self.labels.len() {
+            let value = match self.loss {
+                // It rises with the probability, and does not need the other labels.
+                Loss::Softmax => self.product(&hidden, label),
+                Loss::Logistic | Loss::HierarchicalSoftmax => self.probability_of(&hidden, label),
+            };
+            let is_best = best.is_none_or(|(_, highest)| value > highest);
+            if is_best && !value.is_nan() {
+                best = Some((label, value));
+            }
+        }
+        best.map(|(label, _)| (label, self.probability_of(&hidden, label)))
+    }
+
+    /// The mean of a line's rows.
+    fn hidden(&self, text: &[u8]) -> Option<Vec<f32>> {
+        let rows = self.rows(text);
         if rows.is_empty() {
             return None;
         }
@@ -410,13 +524,20 @@ impl Model {
         }
         let scale = 1.0 / rows.len() as f32;
         hidden.iter_mut().for_each(|value| *value *= scale);
-        let product = |row: usize| {
-            let mut sum = 0f32;
-            self.output.each(&self.bytes, self.dim, row, |at, value| {
-                sum += hidden[at] * value
-            });
-            sum
-        };
+        Some(hidden)
+    }
+
+    /// The product with a row of the output matrix.
+    fn product(&self, hidden: &[f32], row: usize) -> f32 {
+        let mut sum = 0f32;
+        self.output.each(&self.bytes, self.dim, row, |at, value| {
+            sum += hidden[at] * value
+        });
+        sum
+    }
+
+    fn probability_of(&self, hidden: &[f32], label: usize) -> f32 {
+        let product = |row: usize| self.product(hidden, row);
         let smoothed = |probability: f32| probability + 1e-5;
         let probability = match self.loss {
             Loss::Softmax => {
@@ -429,111 +550,39 @@ impl Model {
                 smoothed(libm::expf(products[label] - highest) / sum)
             }
             Loss::Logistic => smoothed(sigmoid_by_table(product(label))),
-            Loss::HierarchicalSoftmax => self
-                .path(label)
-                .into_iter()
-                .map(|(node, right)| {
+            Loss::HierarchicalSoftmax => self.paths[label]
+                .iter()
+                .map(|&(node, right)| {
                     let sigmoid = 1.0 / (1.0 + libm::expf(-product(node)));
                     smoothed(if right { sigmoid } else { 1.0 - sigmoid })
                 })
                 .product(),
         };
-        Some(probability.min(1.0))
-    }
-
-    /// The inner nodes of the Huffman tree from a label up to the root, with whether the way down
-    /// goes to the right there. Labels stand in the order of falling counts.
-    fn path(&self, label: usize) -> Vec<(usize, bool)> {
-        let n = self.labels.len();
-        let mut counts: Vec<i64> = self.labels.iter().map(|(_, count)| *count).collect();
-        counts.resize(2 * n - 1, i64::MAX);
-        let mut parents = vec![(0, false); 2 * n - 1];
-        let (mut leaves, mut node) = (n, n);
-        for parent in n..2 * n - 1 {
-            let mut sum = 0i64;
-            for right in [false, true] {
-                let least = if leaves > 0 && counts[leaves - 1] < counts[node] {
-                    leaves -= 1;
-                    leaves
-                } else {
-                    node += 1;
-                    node - 1
-                };
-                sum = sum.saturating_add(counts[least]);
-                parents[least] = (parent, right);
-            }
-            counts[parent] = sum;
+        // Not `min`, which makes 1 of what is not a number.
+        match probability > 1.0 {
+            true => 1.0,
+            false => probability,
         }
-        let mut path = Vec::new();
-        let mut at = label;
-        while at + 1 < 2 * n - 1 {
-            let (parent, right) = parents[at];
-            path.push((parent - n, right));
-            at = parent;
-        }
-        path
     }
 
     /// The rows of the input matrix that a line of text stands for.
     fn rows(&self, text: &[u8]) -> Vec<u32> {
         let (mut rows, mut hashes) = (Vec::new(), Vec::new());
-        let is_space = |byte: &u8| matches!(byte, b' ' | 0 | b'\t'..=b'\r');
-        let words = text
-            .split(is_space)
-            .filter(|word| !word.is_empty() && *word != END_OF_LINE);
-        for word in words.chain([END_OF_LINE]) {
+        for word in words(text).chain([END_OF_LINE]) {
             let id = self.ids.get(word).copied();
-            let is_label = match id {
-                Some(id) => id >= self.n_words,
-                None => word.starts_with(LABEL_PREFIX),
-            };
-            if is_label {
+            if id.map_or(is_label(word), |id| id >= self.n_words) {
                 continue;
             }
             rows.extend(id);
             if word != END_OF_LINE {
-                self.character_ngrams(word, &mut rows);
+                self.hashing
+                    .character_ngrams(word, |bucket| self.hashed_row(bucket, &mut rows));
             }
-            // A hash is a signed number there, and stays one when it is widened.
-            hashes.push(i64::from(hash(word) as i32) as u64);
+            hashes.push(hash(word));
         }
-        for (at, &first) in hashes.iter().enumerate() {
-            let mut ngram = first;
-            for &next in hashes[at + 1..]
-                .iter()
-                .take(self.word_ngrams.saturating_sub(1))
-            {
-                ngram = ngram.wrapping_mul(116_049_371).wrapping_add(next);
-                self.hashed_row((ngram % u64::from(self.buckets)) as u32, &mut rows);
-            }
-        }
+        self.hashing
+            .word_ngrams(&hashes, |bucket| self.hashed_row(bucket, &mut rows));
         rows
-    }
-
-    fn character_ngrams(&self, word: &[u8], rows: &mut Vec<u32>) {
-        if self.max_chars == 0 {
-            return;
-        }
-        let marked = [b"<", word, b">"].concat();
-        let is_start = |at: usize| marked[at] & 0xC0 != 0x80;
-        for start in (0..marked.len()).filter(|&at| is_start(at)) {
-            let (mut hash, mut end) = (HASH_START, start);
-            for characters in 1..=self.max_chars {
-                if end == marked.len() {
-                    break;
-                }
-                hash = hash_on(hash, marked[end]);
-                end += 1;
-                while end < marked.len() && !is_start(end) {
-                    hash = hash_on(hash, marked[end]);
-                    end += 1;
-                }
-                let is_mark = characters == 1 && (start == 0 || end == marked.len());
-                if characters >= self.min_chars && !is_mark {
-                    self.hashed_row(hash % self.buckets, rows);
-                }
-            }
-        }
     }
 
     fn hashed_row(&self, bucket: u32, rows: &mut Vec<u32>) {
@@ -543,6 +592,42 @@ impl Model {
         };
         rows.extend(kept.map(|row| self.n_words + row));
     }
+}
+
+/// For each label the inner nodes of the Huffman tree from it up to the root, with whether the way
+/// down goes to the right there. Labels stand in the order of falling counts.
+fn paths(labels: &[(String, i64)]) -> Vec<Vec<(usize, bool)>> {
+    let n = labels.len();
+    let mut counts: Vec<i64> = labels.iter().map(|(_, count)| *count).collect();
+    counts.resize(2 * n - 1, i64::MAX);
+    let mut parents = vec![(0, false); 2 * n - 1];
+    let (mut leaves, mut node) = (n, n);
+    for parent in n..2 * n - 1 {
+        let mut sum = 0i64;
+        for right in [false, true] {
+            let least = if leaves > 0 && counts[leaves - 1] < counts[node] {
+                leaves -= 1;
+                leaves
+            } else {
+                node += 1;
+                node - 1
+            };
+            sum = sum.saturating_add(counts[least]);
+            parents[least] = (parent, right);
+        }
+        counts[parent] = sum;
+    }
+    let path = |label: usize| {
+        let mut path = Vec::new();
+        let mut at = label;
+        while at + 1 < 2 * n - 1 {
+            let (parent, right) = parents[at];
+            path.push((parent - n, right));
+            at = parent;
+        }
+        path
+    };
+    (0..n).map(path).collect()
 }
 
 /// The logistic function in steps of 1/32 from -8 to 8, 0 below and 1 above.
@@ -798,6 +883,16 @@ mod tests {
                         "{name}: {text:?}: {found} {expected}"
                     );
                 }
+                let (best, found) = model.best_label(text).expect("known words");
+                assert_eq!(
+                    model.probability(text, best),
+                    Some(found),
+                    "{name}: {text:?}"
+                );
+                assert!(
+                    expected.iter().all(|&other| expected[best] >= other),
+                    "{name}: {text:?}"
+                );
             }
         }
     }

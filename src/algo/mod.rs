@@ -5,6 +5,7 @@ pub mod causal_lm;
 pub mod dsir;
 pub mod excess;
 pub mod fasttext;
+pub mod fasttext_training;
 pub mod hash;
 pub mod histogram;
 pub mod isotonic;

@@ -2,6 +2,7 @@
 
 use super::run::WorkArguments;
 use super::{CliError, STOP};
+use crate::algo::fasttext;
 use crate::engine::{self, EngineError};
 use crate::plan::{Overrides, load};
 use crate::score;
@@ -12,7 +13,8 @@ use std::path::PathBuf;
 ///
 /// The file is what `run` would have fitted on the way: the documents that reach the stage, the same
 /// folds. `inspect --explain` reads it, and a pipeline with the same seed, tokenizer and options of the
-/// stage that names it as `model:` in place of `reference:` scores with it without fitting.
+/// stage that names it as `model:` in place of `reference:` scores with it without fitting. Of the estimator
+/// `fasttext` with `negative` it is a `.bin` file of the fastText library.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +40,10 @@ impl Fit {
             set: self.set.clone(),
             out: None,
         };
-        let ours = |there: &[u8]| there.starts_with(score::MODEL_MAGIC);
+        let ours = |there: &[u8]| {
+            there.starts_with(score::MODEL_MAGIC)
+                || there.starts_with(&fasttext::MAGIC.to_le_bytes())
+        };
         super::refuse_foreign(&self.output, "no model", &ours)?;
         let plan = load(&self.pipeline, &overrides).map_err(EngineError::Problems)?;
         let reporter = self.work.start()?;

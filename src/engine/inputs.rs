@@ -119,10 +119,11 @@ impl Inputs {
         }
     }
 
-    /// The files named by `reference`: text under `text`, the format guessed from the name, and the field
+    /// The files named by `reference`, or by another option `name` that is read likewise: text under `text`, the format guessed from the name, and the field
     /// that names a document's domain, where there is one, as the only declared field.
     pub fn reference(
         plan: &Plan,
+        name: &str,
         globs: &[String],
         domain: Option<&str>,
         problem: impl Fn(String) -> Problem,
@@ -140,7 +141,7 @@ impl Inputs {
             .collect();
         let globs: Vec<String> = globs.iter().map(|glob| plan.glob(glob)).collect();
         let bad = |error: source::SourceError| {
-            EngineError::Problems(Problems(vec![problem(format!("reference: {error}"))]))
+            EngineError::Problems(Problems(vec![problem(format!("{name}: {error}"))]))
         };
         let found = source::find_files(&plan.base, &globs).map_err(bad)?;
         let mut files = Vec::new();
@@ -154,7 +155,7 @@ impl Inputs {
             });
         }
         let input = Input {
-            source: "reference".to_string(),
+            source: name.to_string(),
             spec,
             on_error: OnError::Quarantine,
         };

@@ -16,7 +16,7 @@ use super::progress::{Progress, Unit};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
 use super::segments::Segments;
 use super::spans::span_dedupe;
-use super::teach::{self, Judge, Taught, TextFile};
+use super::teach::{self, Judge, Taught};
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
@@ -222,14 +222,6 @@ impl Prepared {
             .filter_map(|judge| judge.taught.as_ref());
         taught.flat_map(|taught| taught.warnings.iter().map(String::as_str))
     }
-
-    /// Files that stages were given, besides the inputs: by place in the plan. They shape the result, too.
-    pub fn stage_files(&self) -> impl Iterator<Item = (usize, &TextFile)> {
-        self.judges.iter().flat_map(|(at, judge)| {
-            let files = judge.taught.iter().flat_map(|taught| &taught.files);
-            files.map(move |file| (*at, file))
-        })
-    }
 }
 
 /// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
@@ -326,17 +318,22 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             let place = stage.place(&["domain"]);
             problems.push(plan.problem(place, message));
         }
-        if let StageRef::Score { .. } = stage.kind
-            && let Some(globs) = reference_globs(&stage.options)
-        {
-            let place = stage.place(&["reference"]);
+        for name in NAMED_SETS {
+            let StageRef::Score { .. } = stage.kind else {
+                continue;
+            };
+            let Some(globs) = globs_of(&stage.options, name) else {
+                continue;
+            };
+            let place = stage.place(&[name]);
             let domain = reference_domain(&stage.options);
-            match Inputs::reference(plan, globs, domain, |message| plan.problem(place, message)) {
+            let problem = |message| plan.problem(place, message);
+            match Inputs::reference(plan, name, globs, domain, problem) {
                 Ok(inputs) if inputs.holds_a_document()? == Some(false) => {
                     problems.push(plan.problem(
                         place,
                         format!(
-                            "reference: no document can be read of its {} files, {} bytes; a document is a record with a \
+                            "{name}: no document can be read of its {} files, {} bytes; a document is a record with a \
                              text under 'text'",
                             inputs.files.len(),
                             inputs.bytes()
@@ -465,9 +462,12 @@ fn origin(
     }
 }
 
-/// The globs of `reference`, where the estimator has that option and it names files.
-fn reference_globs(options: &Options) -> Option<&[String]> {
-    let (_, value) = options.iter().find(|(name, _)| *name == "reference")?;
+/// Options of estimators that name sets of documents to learn from, besides the corpus.
+const NAMED_SETS: [&str; 2] = ["reference", "negative"];
+
+/// The globs of such an option, where the estimator has it and it names files.
+fn globs_of<'o>(options: &'o Options, name: &str) -> Option<&'o [String]> {
+    let (_, value) = options.iter().find(|(found, _)| *found == name)?;
     match value {
         Value::List(globs) if globs.as_slice() != ["self"] => Some(globs),
         _ => None,
@@ -961,17 +961,20 @@ pub fn fit(
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<serde_json::Value, EngineError> {
-    let fits = plan.stages.iter().any(|stage| match stage.kind {
-        StageRef::Score { estimator } => score::TABLE[estimator].load.is_some(),
-        _ => false,
-    });
-    if !fits {
-        let kinds = score::TABLE.iter().filter(|kind| kind.load.is_some());
-        let names: Vec<&str> = kinds.map(|kind| kind.spec.name).collect();
-        return Err(EngineError::Request(format!(
-            "the pipeline has no 'score' stage that makes a model file; these estimators do: {}",
-            names.join(", ")
-        )));
+    let mut keeps_model = false;
+    for stage in &plan.stages {
+        if let StageRef::Score { estimator } = stage.kind {
+            let fit = (score::TABLE[estimator].build)(&stage.options)
+                .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
+            keeps_model |= fit.keeps_model();
+        }
+    }
+    if !keeps_model {
+        return Err(EngineError::Request(
+            "the pipeline has no 'score' stage that makes a model file; the estimator ngram_excess does, and fasttext \
+             with 'reference' and 'negative'"
+                .to_string(),
+        ));
     }
     if model.is_dir() || model.file_name().is_none() {
         return Err(EngineError::Request(format!(
@@ -1224,19 +1227,27 @@ fn go(
 
     let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
     let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
-    let reference_corpus = reference(
-        plan,
-        &tokenizer,
-        &base_key,
-        &mut auxiliary,
-        &work,
-        task_bytes,
-        progress,
-        stop,
-    )?;
-    if reference_corpus.is_some() {
-        clock.end("reference");
+    let mut named_sets = Vec::with_capacity(NAMED_SETS.len());
+    for name in NAMED_SETS {
+        let set = named_set(
+            plan,
+            name,
+            &tokenizer,
+            &base_key,
+            &mut auxiliary,
+            &work,
+            task_bytes,
+            progress,
+            stop,
+        )?;
+        if set.is_some() {
+            clock.end(name);
+        }
+        named_sets.push(set);
     }
+    let [reference_corpus, negative_corpus] = &named_sets[..] else {
+        unreachable!("two sets have been read");
+    };
     let mut decisions = Decisions::new(first, ids_are_given, spill.clone())?;
     let mut corpus = decisions.corpus();
     let mut edit: Option<Edit> = None;
@@ -1323,6 +1334,7 @@ fn go(
                 let fit = (kind.build)(&stage.options)
                     .map_err(|error| option_error(plan, stage.line, stage.column, error))?;
                 let reference_key = reference_corpus.as_ref().map(|(_, key)| key);
+                let negative_key = negative_corpus.as_ref().map(|(_, key)| key);
                 let file_checksums: Vec<String> = fit
                     .files()
                     .iter()
@@ -1338,6 +1350,7 @@ fn go(
                     prepare_key,
                     described[..=at_in_chain(plan, stage)],
                     reference_key,
+                    negative_key,
                     file_checksums,
                     kind.version,
                     kind.spec.name,
@@ -1355,7 +1368,7 @@ fn go(
                     stop,
                 )
                 .for_kind(kind);
-                let domains_of_reference = match &reference_corpus {
+                let domains_of_reference = match reference_corpus {
                     Some((corpus, _)) if reference_domain(&stage.options).is_some() => {
                         Domains::by_field(corpus, 0).map_err(|found| {
                             EngineError::Failed(format!(
@@ -1384,6 +1397,10 @@ fn go(
                 });
                 let about = calibration.as_ref().map(|(_, about)| about);
                 let origin = origin(plan, &tokenizer, near_before, about);
+                let no_domains = Domains::none();
+                let negative = negative_corpus.as_ref().map(|(corpus, _)| {
+                    TokenView::reference(corpus, plan.seed, &no_domains, stop).for_kind(kind)
+                });
                 let phase = ScorePhase {
                     kind,
                     fit: fit.as_ref(),
@@ -1391,6 +1408,7 @@ fn go(
                     only_fit,
                     view: &view,
                     reference: reference.as_ref(),
+                    negative: negative.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
                     calibration: calibration.as_ref(),
                     memory_bytes: request.memory_bytes,
@@ -1628,10 +1646,15 @@ fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {
 /// largest number itself.
 const FEW_REFERENCE_TOKENS: u64 = 1000;
 
-/// The reference, tokenized, and its key; `None` where the pipeline names none.
-#[expect(clippy::too_many_arguments, reason = "one phase of the run")]
-fn reference(
+/// The documents that an option such as `reference` names, tokenized, and their key; `None` where the
+/// pipeline names none.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "what a phase of the run needs, called in one place"
+)]
+fn named_set(
     plan: &Plan,
+    name: &str,
     tokenizer: &Tokenizer,
     base_key: &serde_json::Value,
     auxiliary: &mut Auxiliary,
@@ -1645,13 +1668,14 @@ fn reference(
             continue;
         };
         let keep_text = score::TABLE[estimator].needs_text;
-        let Some(globs) = reference_globs(&stage.options) else {
+        let Some(globs) = globs_of(&stage.options, name) else {
             continue;
         };
-        let place = stage.place(&["reference"]);
+        let place = stage.place(&[name]);
         let domain = reference_domain(&stage.options);
-        let inputs =
-            Inputs::reference(plan, globs, domain, |message| plan.problem(place, message))?;
+        let inputs = Inputs::reference(plan, name, globs, domain, |message| {
+            plan.problem(place, message)
+        })?;
         let files = inputs.files.iter();
         let checksums = files
             .map(|file| auxiliary.checksum(&file.found.path))
@@ -1672,7 +1696,7 @@ fn reference(
             seed: plan.seed,
             keep_text,
         };
-        progress.begin("reference", inputs.bytes(), Unit::Bytes);
+        progress.begin(name, inputs.bytes(), Unit::Bytes);
         let tasks = phase.run(
             &inputs.tasks(task_bytes)?,
             &work.join(format!("reference-{reference_key}")),
@@ -1681,7 +1705,7 @@ fn reference(
         )?;
         progress.end();
         if let Some(bad) = bad_records(&tasks)? {
-            progress.warn(&format!("reference: {bad}"));
+            progress.warn(&format!("{name}: {bad}"));
         }
         let used = tasks.iter().flat_map(|task| task.docs.values());
         let (documents, tokens) = used
@@ -1691,14 +1715,14 @@ fn reference(
             });
         if documents == 0 {
             return Err(EngineError::Failed(format!(
-                "'reference' of stage '{}' holds no document that can be used; name files of records with a text under \
+                "'{name}' of stage '{}' holds no document that can be used; name files of records with a text under \
                  'text'",
                 stage.label
             )));
         }
         if tokens < FEW_REFERENCE_TOKENS {
             progress.warn(&format!(
-                "the reference has {documents} documents and {tokens} tokens; below {FEW_REFERENCE_TOKENS} tokens \
+                "'{name}' has {documents} documents and {tokens} tokens; below {FEW_REFERENCE_TOKENS} tokens \
                  usefulness says more of their chance words than of the text that is wanted"
             ));
         }

@@ -313,6 +313,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub view: &'p TokenView<'d, 'a>,
     /// The reference.
     pub reference: Option<&'p TokenView<'d, 'p>>,
+    /// The documents that `negative` names.
+    pub negative: Option<&'p TokenView<'d, 'p>>,
     /// Every id is below it.
     pub vocabulary_size: u32,
     /// What usefulness is led through, and what the description says of it.
@@ -367,7 +369,9 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                     phase_ended("fit");
                     stop.check()?;
                     std::fs::create_dir_all(folder.join("models")).context("create", folder)?;
-                    estimator.save(&models, self.origin)?;
+                    if self.kind.load.is_some() {
+                        estimator.save(&models, self.origin)?;
+                    }
                     let description = estimator.describe();
                     TaskWriter::begin(&model, &[])?.finish(&description)?;
                     phase_ended("write model");
@@ -446,9 +450,8 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         let table = self.table.map(OpenTable);
         let input = FitInput {
             corpus: self.view,
-            reference: self
-                .reference
-                .map(|reference| reference as &dyn TokenSource),
+            reference: self.reference.map(|view| view as &dyn TokenSource),
+            negative: self.negative.map(|view| view as &dyn TokenSource),
             vocabulary_size: self.vocabulary_size,
             seed: self.view.seed,
             origin: self.origin,

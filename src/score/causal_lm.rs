@@ -574,6 +574,7 @@ mod tests {
         let estimator = fit.fit(&FitInput {
             corpus,
             reference: None,
+            negative: None,
             vocabulary_size,
             seed: 17,
             origin: &origin(),

@@ -93,6 +93,8 @@ pub struct FitInput<'a> {
     pub corpus: &'a dyn TokenSource,
     /// The documents named by `reference`, tokenized; `None` where the option is absent or `self`.
     pub reference: Option<&'a dyn TokenSource>,
+    /// Likewise those named by `negative`.
+    pub negative: Option<&'a dyn TokenSource>,
     /// Number of ids in the vocabulary; every id is below it.
     pub vocabulary_size: u32,
     /// The pipeline's seed.
@@ -256,6 +258,11 @@ pub trait Fit: Send + Sync {
     /// When the file is damaged, or of another pipeline.
     fn check_model(&self, _origin: &ModelOrigin) -> Result<(), FitError> {
         Ok(())
+    }
+
+    /// Whether what it learns can be kept as one file that [`Estimator::save`] writes.
+    fn keeps_model(&self) -> bool {
+        false
     }
 
     /// Learns from `input`. Deterministic: threads, memory and the cut into parts change nothing.

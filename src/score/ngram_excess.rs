@@ -210,6 +210,10 @@ impl Fit for NgramExcess {
         }
     }
 
+    fn keeps_model(&self) -> bool {
+        true
+    }
+
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
         if let Some(path) = &self.model {
             return self.stored(path, input.origin);

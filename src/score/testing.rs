@@ -101,10 +101,39 @@ pub(super) fn fit_within(
     vocabulary_size: u32,
     memory_bytes: u64,
 ) -> Result<Box<dyn Estimator>, FitError> {
+    fit_input(
+        fit,
+        corpus,
+        [reference, None],
+        vocabulary_size,
+        memory_bytes,
+    )
+}
+
+/// With a negative set.
+pub(super) fn fit_against(
+    fit: &dyn Fit,
+    corpus: &Corpus,
+    reference: Option<&Corpus>,
+    negative: Option<&Corpus>,
+    vocabulary_size: u32,
+) -> Result<Box<dyn Estimator>, FitError> {
+    fit_input(fit, corpus, [reference, negative], vocabulary_size, 1 << 30)
+}
+
+fn fit_input(
+    fit: &dyn Fit,
+    corpus: &Corpus,
+    named: [Option<&Corpus>; 2],
+    vocabulary_size: u32,
+    memory_bytes: u64,
+) -> Result<Box<dyn Estimator>, FitError> {
+    let [reference, negative] = named.map(|named| named.map(|corpus| corpus as &dyn TokenSource));
     let work = tempfile::tempdir()?;
     let estimator = fit.fit(&FitInput {
         corpus,
-        reference: reference.map(|reference| reference as &dyn TokenSource),
+        reference,
+        negative,
         vocabulary_size,
         seed: 17,
         origin: &origin(),

@@ -318,6 +318,7 @@ mod tests {
             &FitInput {
                 corpus: &corpus(),
                 reference: None,
+                negative: None,
                 vocabulary_size: 256,
                 seed: 17,
                 origin: &super::super::testing::origin(),

@@ -1,7 +1,7 @@
 //! Walks over the tables: every stage, estimator, order, packing method and format keeps one
 //! contract. A new entry of a table is tested here without a line of its own.
 
-use crate::support::{Folder, Numbers, classifier, language_model, line, losses_line};
+use crate::support::{Folder, Numbers, language_model, line, losses_line};
 use arrow::array::{ArrayRef, StringArray};
 use arrow::record_batch::RecordBatch;
 use goodput::audit::Audit;
@@ -42,7 +42,6 @@ impl Entry {
             .replace("data/reference/*.jsonl.zst", "reference.jsonl")
             .replace("data/losses.jsonl", "losses.jsonl")
             .replace("data/eval/*.jsonl.zst", "eval.jsonl")
-            .replace("models/quality.bin", "quality.bin")
             .replace("models/small", "small")
     }
 }
@@ -126,7 +125,6 @@ fn folder_with_corpus() -> Folder {
     let item = "The cat and the dog have been to the end of the road, with ALL of them!";
     folder.documents("eval.jsonl", &[item, "What is the answer to this?"]);
     // What estimators read besides documents.
-    folder.write("quality.bin", classifier(&["cat", "dog", "road", "Hund"]));
     for (name, bytes) in language_model(1.0) {
         folder.write(&format!("small/{name}"), bytes);
     }

@@ -151,6 +151,105 @@ fn fasttext_scores_by_the_label_and_refuses_another_one() {
         .refuses(&["'model'", "quality.bin", "begin"]);
 }
 
+/// Texts of ten words, of these and of common ones.
+fn about(words: &[&str], n: usize, numbers: &mut Numbers) -> Vec<String> {
+    let text = |_| {
+        let mut word = |_| match numbers.below(2) {
+            0 => words[numbers.below(words.len())],
+            _ => ["the", "of", "and"][numbers.below(3)],
+        };
+        (0..10).map(&mut word).collect::<Vec<_>>().join(" ")
+    };
+    (0..n).map(text).collect()
+}
+
+#[test]
+fn fasttext_trains_on_two_sets_and_its_file_scores_alike() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(23);
+    let (soil, shop) = (["soil", "salt", "root"], ["buy", "cart", "offer"]);
+    let good = about(&soil, 30, &mut numbers);
+    let bad = about(&shop, 30, &mut numbers);
+    let corpus = [&good[..], &bad].concat();
+    folder.documents("in.jsonl", &corpus);
+    folder.documents("reference.jsonl", &about(&soil, 40, &mut numbers));
+    let mut negative = about(&shop, 40, &mut numbers);
+    negative.push(bad[0].clone());
+    folder.documents("negative.jsonl", &negative);
+    let options = "dimensions: 4, buckets: 1_000, epochs: 30, learning_rate: 0.5";
+    let reference = format!("estimator: fasttext, reference: reference.jsonl, {options}");
+    let files = format!("{reference}, negative: negative.jsonl");
+    let mut of_files = None;
+    for stage in [&reference, &files] {
+        folder.pipeline(&stages(stage, ""));
+        let out = folder.run_and_verify();
+        let found = scores(&out);
+        let of = |texts: &[String]| texts.iter().map(|text| found[text]).collect::<Vec<f32>>();
+        let (good, bad) = (of(&good), of(&bad));
+        let above = |good: &f32| bad.iter().filter(|&bad| good > bad).count();
+        let area = good.iter().map(above).sum::<usize>() as f32 / (good.len() * bad.len()) as f32;
+        assert!(area > 0.97, "{stage}: {area}");
+        let fitted = &out.json("manifest.json")["estimator"]["fitted"];
+        let left_out = u64::from(stage == &files);
+        assert_eq!(fitted["left_out_negative_documents"], left_out);
+        assert_eq!(fitted["target"]["documents"], 40);
+        of_files = Some(found);
+    }
+    let fitted = folder.goodput(&["fit", "p.yaml", "--output", "quality.bin"]);
+    assert_eq!(fitted.code, Some(0), "{fitted:?}");
+    assert!(!folder.path("quality.bin.work").exists());
+    folder.pipeline(&stages(
+        "estimator: fasttext, model: quality.bin, label: __label__reference",
+        "",
+    ));
+    assert_eq!(Some(scores(&folder.run_and_verify())), of_files);
+
+    folder.pipeline(&stages(&reference, ""));
+    folder
+        .goodput(&["fit", "p.yaml", "--output", "other.bin"])
+        .refuses(&["fasttext", "'negative'"]);
+    for (stage, words) in [
+        (
+            "model: quality.bin, label: __label__reference, epochs: 6",
+            ["'epochs'", "absent"],
+        ),
+        (
+            "model: quality.bin, reference: reference.jsonl",
+            ["'reference'", "absent"],
+        ),
+        ("model: quality.bin", ["'label'", "__label__negative"]),
+        ("label: __label__reference", ["'reference'", "'model'"]),
+        (
+            "reference: reference.jsonl, label: a",
+            ["'label'", "absent"],
+        ),
+        ("reference: self", ["'reference'", "[self]"]),
+        (
+            "reference: reference.jsonl, negative: no.jsonl",
+            ["negative", "no.jsonl"],
+        ),
+        (
+            "reference: reference.jsonl, negative: negative.jsonl, folds: 3",
+            ["'folds'", "one model"],
+        ),
+        (
+            "reference: reference.jsonl, max_ngram_characters: 2",
+            ["'max_ngram_characters'", "(3)"],
+        ),
+        (
+            "reference: reference.jsonl, min_ngram_characters: 2",
+            ["'max_ngram_characters'", "without"],
+        ),
+        (
+            "reference: reference.jsonl, word_ngrams: 1, buckets: 9",
+            ["'buckets'", "'word_ngrams'"],
+        ),
+    ] {
+        folder.pipeline(&stages(&format!("estimator: fasttext, {stage}"), ""));
+        folder.goodput(&["check", "p.yaml"]).refuses(&words);
+    }
+}
+
 /// Three documents of 2, 3 and 1 tokens.
 fn with_losses(rows: &[serde_json::Value]) -> Folder {
     let folder = Folder::new();
