@@ -20,7 +20,11 @@ pilot.parquet has a row for each document: doc_id, loss_early and loss_late, lis
 token of the document's text, early and late in the pilot's training (none for special tokens). Documents may be
 kept ones or rejected ones that were scored; losses on both show the whole range. A non-decreasing curve from
 usefulness to the fall of the loss is fitted on half of the documents, by a keyed hash of the id, and checked on
-the other half. Parquet key-value metadata `goodput.tokenizer_fingerprint` is checked where it is there.")]
+the other half. Parquet key-value metadata `goodput.tokenizer_fingerprint` is checked where it is there.
+
+A calibration holds for its estimator with the options of the scored folder; a pipeline with others is refused by
+name. The same options fitted on other text give usefulness of the same meaning, so that a small pilot may calibrate a
+large run; such a run warns that the curve was measured on another fit, and its manifest has both parameter hashes.")]
 pub struct Calibrate {
     /// Output folder of a finished run with a `score` stage.
     out: PathBuf,
@@ -48,6 +52,13 @@ impl Calibrate {
         if !self.losses.is_file() {
             return Err(CliError::Request(format!(
                 "--losses: {}: no such file",
+                self.losses.display()
+            )));
+        }
+        if std::fs::metadata(&self.losses).is_ok_and(|found| found.len() == 0) {
+            return Err(CliError::Request(format!(
+                "--losses: {}: is empty; it needs a row for each document of the pilot run, with doc_id, loss_early \
+                 and loss_late",
                 self.losses.display()
             )));
         }

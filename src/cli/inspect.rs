@@ -24,11 +24,12 @@ Examples:
   goodput inspect out/web-mix --documents 20 --tokens 500 --format html --output documents.html
   goodput inspect out/web-mix --explain web-mix.model --documents 1
 
-Columns of --explain: 'useful' is the usefulness as the shards hold it, in steps of 1/255 and after a calibration;
-'product' is what the model computes before both, left * able * want. left is the probability that the corpus' model
-still misses, able falls from 1 to 0 where the reference's model cannot predict the token, want is above 0.5 where the
-excess around it is above tau. s_p and s_q are the surprisals by the two models in nats, excess their mean difference as
-want sees it, ctx the tokens of context that each used.
+Columns of --explain: 'useful' is the usefulness as the shards hold it, in steps of 1/255 and after
+a calibration; 'product' is what the model computes before both, left * able * want. left is the
+probability that the corpus' model still misses, able falls from 1 to 0 where the reference's model
+cannot predict the token, want is above 0.5 where the excess around it is above tau. s_p and s_q are
+the surprisals by the two models in nats, excess their mean difference as want sees it, ctx the tokens
+of context that each used.
 
 Classes go by the smallest of the three factors, the first of equal ones in this order:
   learnable   each factor is 0.5 or more

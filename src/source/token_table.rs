@@ -10,6 +10,7 @@ use super::{Body, Format, FoundFile, InputSpec, Slice, SourceError};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, UInt64Type};
+use arrow::util::display::array_value_to_string;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
@@ -194,7 +195,7 @@ impl TokenTable {
             Some(index) => index.as_u64().ok_or_else(|| {
                 self.wrong(
                     &place,
-                    format!("'{INDEX}' must be a whole number, got {index}"),
+                    format!("'{INDEX}' must be a whole number, 0 or more, got {index}"),
                 )
             })?,
         };
@@ -310,9 +311,15 @@ impl TokenTable {
             for at in 0..batch.num_rows() {
                 let first_token = match &first_tokens {
                     Some(column) if column.is_null(at) => {
-                        return Err(self
-                            .wrong(format!("row {row}"), format!("'{INDEX}' is null"))
-                            .into());
+                        // As it stands in the file: what is no index becomes null on the way.
+                        let found = batch
+                            .column_by_name(INDEX)
+                            .filter(|found| found.is_valid(at));
+                        let found = found.map(|found| array_value_to_string(found, at));
+                        let found = found.and_then(Result::ok).unwrap_or("null".to_string());
+                        let problem =
+                            format!("'{INDEX}' must be a whole number, 0 or more, got {found}");
+                        return Err(self.wrong(format!("row {row}"), problem).into());
                     }
                     Some(column) => column.as_primitive::<UInt64Type>().value(at),
                     None => 0,
@@ -543,6 +550,15 @@ mod tests {
             &["'token_index'", "-1"],
         );
         let id = || ("doc_id", Arc::new(StringArray::from(vec!["a"])) as ArrayRef);
+        for (index, found) in [(Some(-1), "got -1"), (None, "got null")] {
+            let index: ArrayRef = Arc::new(Int64Array::from(vec![index]));
+            let one: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
+            let columns = vec![id(), ("token_index", index), ("loss", one)];
+            refused(
+                &parquet(folder.path(), columns, Some("abc")),
+                &["row 0", "'token_index'", "0 or more", found],
+            );
+        }
         let path = parquet(folder.path(), vec![id()], Some("abc"));
         refused(&path, &["no column 'loss'", "doc_id"]);
         let loss = || {

@@ -649,7 +649,7 @@ fn losses_that_do_not_fit_are_refused_by_name() {
 #[test]
 fn what_has_no_usefulness_is_not_calibrated() {
     let folder = tagged("");
-    folder.write("pilot.parquet", "");
+    folder.write("pilot.parquet", "never read");
     folder.pipeline("inputs:\n  - { path: web.jsonl, source: web }\nstages:\n  - score: { estimator: random }\n");
     folder.run(&[]);
     calibrate(&folder, "pilot.parquet").refuses(&["'random'", "control"]);
@@ -660,7 +660,8 @@ fn what_has_no_usefulness_is_not_calibrated() {
         "inputs:\n  - { path: web.jsonl, source: web }\nstages:\n  - score: { estimator: prior }\n",
     );
     folder.run(&["--replace"]);
-    calibrate(&folder, "pilot.parquet").says_no(&["pilot.parquet"]);
+    folder.write("pilot.parquet", "");
+    calibrate(&folder, "pilot.parquet").refuses(&["--losses", "pilot.parquet", "is empty"]);
 }
 
 #[test]
