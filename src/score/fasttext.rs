@@ -101,7 +101,7 @@ pub(super) const KIND: EstimatorKind = EstimatorKind {
             OptionSpec {
                 name: "learning_rate",
                 kind: Kind::Number {
-                    min: 1e-6,
+                    min: 0.0001,
                     max: 100.0,
                 },
                 default: Some("0.1"),
