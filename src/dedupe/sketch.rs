@@ -27,23 +27,26 @@ impl Shingling {
     /// # Errors
     /// When they name two.
     pub fn of(options: &Options) -> Result<Shingling, OptionError> {
-        let units: [(&'static str, fn(usize) -> Shingling); 3] = [
-            ("shingle_words", Shingling::Words),
-            ("shingle_tokens", Shingling::Tokens),
-            ("shingle_characters", Shingling::Characters),
+        let size = |option: &str| options.integer_if_given(option).map(|size| size as usize);
+        let units = [
+            ("shingle_words", size("shingle_words").map(Shingling::Words)),
+            (
+                "shingle_tokens",
+                size("shingle_tokens").map(Shingling::Tokens),
+            ),
+            (
+                "shingle_characters",
+                size("shingle_characters").map(Shingling::Characters),
+            ),
         ];
-        let mut found: Option<(&'static str, Shingling)> = None;
+        let mut found: Option<(&str, Shingling)> = None;
         for (option, unit) in units {
-            if let Some(size) = options.integer_if_given(option) {
-                if let Some((other, _)) = found {
-                    return Err(OptionError::new(
-                        option,
-                        format!("absent where '{other}' is given"),
-                        size,
-                    ));
-                }
-                found = Some((option, unit(size as usize)));
+            let Some(unit) = unit else { continue };
+            if let Some((other, _)) = found {
+                let must_be = format!("absent where '{other}' is given");
+                return Err(OptionError::new(option, must_be, unit.size()));
             }
+            found = Some((option, unit));
         }
         Ok(found.map_or(Shingling::DEFAULT, |(_, shingling)| shingling))
     }

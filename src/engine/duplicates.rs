@@ -212,17 +212,17 @@ impl Reading<'_> {
         let mut cells: BTreeMap<(u32, u32), Amount> = BTreeMap::new();
         let mut large: Vec<Large> = Vec::new();
         let mut clusters = 0;
-        each_cluster(gone.finish()?, homes.finish()?, &mut |kept, home, of| {
+        each_cluster(gone.finish()?, homes.finish()?, &mut |cluster| {
             clusters += 1;
-            let kept_source = home.map_or(nowhere, |source| source as u32);
+            let kept_source = cluster.home.map_or(nowhere, |source| source as u32);
             let mut dropped = Amount::default();
-            for (&source, amount) in of {
+            for (&source, amount) in cluster.dropped {
                 dropped.add(amount.documents, amount.tokens);
                 let cell = cells.entry((source, kept_source)).or_default();
                 cell.add(amount.documents, amount.tokens);
             }
             large.push(Large {
-                kept,
+                kept: cluster.kept,
                 kept_source,
                 dropped,
             });
@@ -341,12 +341,21 @@ fn only_largest(large: &mut Vec<Large>) {
     large.truncate(CLUSTERS);
 }
 
-/// Calls `visit` for each document because of which others went: its hash, its source, and what went
-/// by source.
+/// A document because of which others went.
+struct Cluster<'a> {
+    /// The hash of its id.
+    kept: [u64; 2],
+    /// Its source; `None` where the folder does not hold it.
+    home: Option<u64>,
+    /// What went, by source.
+    dropped: &'a BTreeMap<u32, Amount>,
+}
+
+/// Calls `visit` for each document because of which others went, by its hash.
 fn each_cluster(
     gone: Sorted<Gone>,
     homes: Sorted<Home>,
-    visit: &mut dyn FnMut([u64; 2], Option<u64>, &BTreeMap<u32, Amount>),
+    visit: &mut dyn FnMut(Cluster<'_>),
 ) -> io::Result<()> {
     let mut homes = homes.peekable();
     let mut home_of = |id: [u64; 2]| -> io::Result<Option<u64>> {
@@ -363,21 +372,32 @@ fn each_cluster(
             }
         }
     };
-    let mut of: BTreeMap<u32, Amount> = BTreeMap::new();
-    let mut kept: Option<[u64; 2]> = None;
+    let mut dropped: BTreeMap<u32, Amount> = BTreeMap::new();
+    let mut last: Option<[u64; 2]> = None;
     for row in gone {
         let row = row?;
-        if let Some(kept) = kept.filter(|&kept| kept != row.kept) {
-            visit(kept, home_of(kept)?, &of);
-            of.clear();
+        if let Some(kept) = last.filter(|&kept| kept != row.kept) {
+            let home = home_of(kept)?;
+            visit(Cluster {
+                kept,
+                home,
+                dropped: &dropped,
+            });
+            dropped.clear();
         }
-        kept = Some(row.kept);
-        of.entry(row.source)
+        last = Some(row.kept);
+        dropped
+            .entry(row.source)
             .or_default()
             .add(1, u64::from(row.tokens));
     }
-    if let Some(kept) = kept {
-        visit(kept, home_of(kept)?, &of);
+    if let Some(kept) = last {
+        let home = home_of(kept)?;
+        visit(Cluster {
+            kept,
+            home,
+            dropped: &dropped,
+        });
     }
     Ok(())
 }

@@ -91,24 +91,31 @@ pub fn near(
             });
             Ok(())
         })?);
-        dropped = 0;
         deciding.push(measured(|| {
-            let spill = Spill::new(work, 1 << 30);
-            let all = sketches.iter().flat_map(|chunk| &chunk.bands).zip(0..);
-            let mut bands = all
-                .flat_map(|(bands, place)| bands.iter().map(move |&hash| BandHash { hash, place }));
-            let input = NearInput {
-                bands: &mut bands,
-                documents: Documents {
-                    number: &|place| place,
-                    shingles: &|number| {
-                        &sketches[number as usize / CHUNK].sets[number as usize % CHUNK]
-                    },
-                },
-            };
-            let report =
-                pool.install(|| decide_near(input, policy, &spill, |_: Dropped| dropped += 1));
-            verified = report.map_err(|e| e.to_string())?.pairs_verified;
+            // All of it on the pool, which the bands need not travel to.
+            let (found, gone) = pool
+                .install(|| {
+                    let mut gone = 0;
+                    let each = sketches.iter().flat_map(|chunk| &chunk.bands).zip(0..);
+                    let mut bands = each.flat_map(|(bands, place)| {
+                        bands.iter().map(move |&hash| BandHash { hash, place })
+                    });
+                    let input = NearInput {
+                        bands: &mut bands,
+                        documents: Documents {
+                            number: &|place| place,
+                            shingles: &|number| {
+                                let number = number as usize;
+                                &sketches[number / CHUNK].sets[number % CHUNK]
+                            },
+                        },
+                    };
+                    let spill = Spill::new(work, 1 << 30);
+                    decide_near(input, policy, &spill, |_: Dropped| gone += 1)
+                        .map(|report| (report.pairs_verified, gone))
+                })
+                .map_err(|error| error.to_string())?;
+            (verified, dropped) = (found, gone);
             Ok(())
         })?);
     }

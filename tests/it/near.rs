@@ -143,7 +143,7 @@ fn of_the_labelled_pairs_all_that_goes_is_similar_and_what_is_similar_goes() {
         texts.len(),
         similar.len()
     );
-    assert!(in_table > 100 && similar.len() > 500);
+    assert!(in_table > 20 && similar.len() > 200);
     assert!(
         found * 100 >= similar.len() * 99,
         "{found} of {}",
@@ -192,7 +192,7 @@ fn kept_ids(out: &Out) -> Vec<String> {
 
 fn run(folder: &Folder, sections: &str) -> Out {
     folder.pipeline(sections);
-    folder.run(&["--replace"]);
+    folder.run(&["--replace", "--fresh"]);
     folder.verify("out");
     folder.out("out")
 }
@@ -382,7 +382,7 @@ fn a_template_that_takes_a_source_away_stops_the_run_with_its_name() {
     // What lets it pass: a name, a bound, a size.
     for options in [
         format!("{bounded}, allow: [web, \"in.jsonl:0\"]"),
-        format!("{bounded}, max_source_loss: 0.995, max_cluster_loss: 0.9"),
+        format!("{bounded}, max_source_loss: 0.995, max_cluster_loss: 0.92"),
         ", guard_min_documents: 151".to_string(),
         String::new(),
     ] {
