@@ -67,14 +67,13 @@ pub fn policy(options: &Options) -> Policy {
 
 /// What the ledger notes of it.
 pub fn notes(report: &NearReport, short: u64) -> BTreeMap<String, u64> {
-    [
-        ("compared_as_a_whole_too_short_to_shingle", short),
-        ("candidate_buckets", report.buckets),
-        ("pairs_verified", report.pairs_verified),
-        ("skipped_full_bucket", report.skipped_full_bucket),
-    ]
-    .map(|(name, count)| (name.to_string(), count))
-    .into()
+    let counts = [
+        short,
+        report.buckets,
+        report.pairs_verified,
+        report.skipped_full_bucket,
+    ];
+    global::noted(global::NEAR_DEDUPE_NOTES, &counts)
 }
 
 /// Refuses what takes away more than the stage's bounds: `dropped`, of the documents that `reaches` says reach it. `sources`

@@ -1283,17 +1283,12 @@ fn go(
                 edit = Some(found);
                 units += 1;
                 let (phase, names) = match unit {
-                    TextUnit::Paragraph => (
-                        "paragraph_dedupe",
-                        ["paragraphs_compared", "paragraphs_repeated"],
-                    ),
-                    TextUnit::Line => ("line_dedupe", ["lines_compared", "lines_repeated"]),
+                    TextUnit::Paragraph => {
+                        ("paragraph_dedupe", plan::global::PARAGRAPH_DEDUPE_NOTES)
+                    }
+                    TextUnit::Line => ("line_dedupe", plan::global::LINE_DEDUPE_NOTES),
                 };
-                let counts = names.iter().zip(counts);
-                notes.insert(
-                    stage.label.clone(),
-                    counts.map(|(name, n)| (name.to_string(), n)).collect(),
-                );
+                notes.insert(stage.label.clone(), plan::global::noted(names, &counts));
                 phase
             }
             StageRef::SpanDedupe => {
@@ -1303,15 +1298,13 @@ fn go(
                 progress.end();
                 edit = Some(found);
                 let counts = [
-                    ("contexts_compared", report.contexts),
-                    ("stretches_compared", report.stretches),
-                    ("spans_repeated", report.spans),
-                    ("tokens_repeated", report.tokens),
+                    report.contexts,
+                    report.stretches,
+                    report.spans,
+                    report.tokens,
                 ];
-                notes.insert(
-                    stage.label.clone(),
-                    counts.map(|(name, n)| (name.to_string(), n)).into(),
-                );
+                let names = plan::global::SPAN_DEDUPE_NOTES;
+                notes.insert(stage.label.clone(), plan::global::noted(names, &counts));
                 "span_dedupe"
             }
             StageRef::ExactDedupe => {

@@ -3,6 +3,7 @@
 use crate::algo::minhash::{self, MAX_BANDS, MAX_ROWS, Measure};
 use crate::dedupe::SpanRule;
 use crate::record::{Kind, OptionError, OptionSpec, Options, Reason, Spec};
+use std::collections::BTreeMap;
 
 /// Exact copies.
 pub const EXACT_DEDUPE: Spec = Spec {
@@ -60,6 +61,9 @@ pub const PARAGRAPH_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
      it, and the value is then the number of bytes that were to be cut",
 )];
 
+/// What [`PARAGRAPH_DEDUPE`] counts of its work, in the order of its counts.
+pub const PARAGRAPH_DEDUPE_NOTES: &[&str] = &["paragraphs_compared", "paragraphs_repeated"];
+
 /// Repeated lines.
 pub const LINE_DEDUPE: Spec = Spec {
     name: "line_dedupe",
@@ -93,6 +97,9 @@ pub const LINE_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
     "Lines of it stand earlier in the corpus and were cut out; the document is rejected where nothing else is in it, \
      and the value is then the number of bytes that were to be cut",
 )];
+
+/// What [`LINE_DEDUPE`] counts of its work, in the order of its counts.
+pub const LINE_DEDUPE_NOTES: &[&str] = &["lines_compared", "lines_repeated"];
 
 /// Repeated stretches of tokens.
 pub const SPAN_DEDUPE: Spec = Spec {
@@ -133,6 +140,14 @@ pub const SPAN_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
     "Stretches of it stand elsewhere in the corpus and were cut out; the document is rejected where nothing else is in \
      it, and the value is then the number of bytes that were to be cut",
 )];
+
+/// What [`SPAN_DEDUPE`] counts of its work, in the order of its counts.
+pub const SPAN_DEDUPE_NOTES: &[&str] = &[
+    "contexts_compared",
+    "stretches_compared",
+    "spans_repeated",
+    "tokens_repeated",
+];
 
 const UNIT_NORMALISE: OptionSpec = OptionSpec {
     name: "normalise",
@@ -320,6 +335,14 @@ pub const NEAR_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
     "Its similarity to the kept document reaches 'min_similarity'; the value is that similarity, exact",
 )];
 
+/// What [`NEAR_DEDUPE`] counts of its work, in the order of its counts.
+pub const NEAR_DEDUPE_NOTES: &[&str] = &[
+    "compared_as_a_whole_too_short_to_shingle",
+    "candidate_buckets",
+    "pairs_verified",
+    "skipped_full_bucket",
+];
+
 /// Scores. Its options are these, and those of the estimator that `estimator` names.
 pub const SCORE: Spec = Spec {
     name: "score",
@@ -415,3 +438,10 @@ pub const DIFFICULTY_KEY: &str = "difficulty";
 
 /// The sort keys that only an estimator with excess gives.
 pub const EXCESS_KEYS: &[&str] = &["usefulness", "excess_nats"];
+
+/// Counts of a stage by the names of its notes.
+pub fn noted(names: &[&str], counts: &[u64]) -> BTreeMap<String, u64> {
+    debug_assert_eq!(names.len(), counts.len());
+    let names = names.iter().map(|name| name.to_string());
+    names.zip(counts.iter().copied()).collect()
+}

@@ -44,10 +44,10 @@ impl Tables {
 
     /// Every stage, in the order in which one would explain them.
     pub fn stage_specs(&self) -> Vec<StageSpec> {
-        let global = |spec, reasons| StageSpec {
+        let global = |spec, reasons, notes| StageSpec {
             spec,
             reasons,
-            notes: &[],
+            notes,
             sees_all: true,
             choices: None,
         };
@@ -62,18 +62,35 @@ impl Tables {
                 choices: None,
             })
             .collect();
-        specs.push(global(&global::EXACT_DEDUPE, global::EXACT_DEDUPE_REASONS));
+        specs.push(global(
+            &global::EXACT_DEDUPE,
+            global::EXACT_DEDUPE_REASONS,
+            &[],
+        ));
         specs.push(global(
             &global::PARAGRAPH_DEDUPE,
             global::PARAGRAPH_DEDUPE_REASONS,
+            global::PARAGRAPH_DEDUPE_NOTES,
         ));
-        specs.push(global(&global::LINE_DEDUPE, global::LINE_DEDUPE_REASONS));
-        specs.push(global(&global::SPAN_DEDUPE, global::SPAN_DEDUPE_REASONS));
-        specs.push(global(&global::NEAR_DEDUPE, global::NEAR_DEDUPE_REASONS));
-        let mut score = global(&global::SCORE, &[]);
+        specs.push(global(
+            &global::LINE_DEDUPE,
+            global::LINE_DEDUPE_REASONS,
+            global::LINE_DEDUPE_NOTES,
+        ));
+        specs.push(global(
+            &global::SPAN_DEDUPE,
+            global::SPAN_DEDUPE_REASONS,
+            global::SPAN_DEDUPE_NOTES,
+        ));
+        specs.push(global(
+            &global::NEAR_DEDUPE,
+            global::NEAR_DEDUPE_REASONS,
+            global::NEAR_DEDUPE_NOTES,
+        ));
+        let mut score = global(&global::SCORE, &[], &[]);
         score.choices = Some((global::SCORE_TAG, self.estimator_specs()));
         specs.push(score);
-        specs.push(global(&global::SELECT, global::SELECT_REASONS));
+        specs.push(global(&global::SELECT, global::SELECT_REASONS, &[]));
         specs
     }
 }

@@ -182,7 +182,9 @@ fn fasttext_trains_on_two_sets_and_its_file_scores_alike() {
     let mut of_files = None;
     for stage in [&reference, &files] {
         folder.pipeline(&stages(stage, ""));
-        let out = folder.run_and_verify();
+        folder.run(&["--replace"]);
+        folder.verify("out");
+        let out = folder.out("out");
         let found = scores(&out);
         let of = |texts: &[String]| texts.iter().map(|text| found[text]).collect::<Vec<f32>>();
         let (good, bad) = (of(&good), of(&bad));
@@ -202,7 +204,9 @@ fn fasttext_trains_on_two_sets_and_its_file_scores_alike() {
         "estimator: fasttext, model: quality.bin, label: __label__reference",
         "",
     ));
-    assert_eq!(Some(scores(&folder.run_and_verify())), of_files);
+    folder.run(&["--replace"]);
+    folder.verify("out");
+    assert_eq!(Some(scores(&folder.out("out"))), of_files);
 
     folder.pipeline(&stages(&reference, ""));
     folder
