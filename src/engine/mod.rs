@@ -31,7 +31,8 @@
 //! | a later segment | prepare again | index, fields, token ids and text once more; 12 a document for languages |
 //! | the reference's index and ids | reference | as above |
 //! | fates | decide | 32 a document; 16 more for ranks where ids are given |
-//! | cuts of a dedupe by paragraph or line | decide | 8 a document, 24 a cut |
+//! | contexts of a dedupe by spans | decide | 32 each, about 1.8 a token; 24 a stretch and 32 a mark of what may repeat; removed after it |
+//! | cuts of a dedupe by paragraph, line or span | decide | 8 a document, 24 a cut |
 //! | n-grams of `ngram_excess` | fit | 8.2 a token that is learned from, at most 2 x `fit_tokens`; removed after scoring |
 //! | scores | score | 16 a document, 1 a token; 4 a token more for each of f32 usefulness and `excess_nats` |
 //! | sorts that outgrow memory | decide | 16 a band (240 a document for 15), 16 to 32 a document for each other sort; removed after it |

@@ -102,7 +102,7 @@ pub struct StageSpec {
     pub spec: &'static Spec,
     /// Every reason that it may reject a document for.
     pub reasons: &'static [Reason],
-    /// What it may leave undone, counted in the ledger.
+    /// What it counts of its work, or leaves undone, in the ledger.
     pub notes: &'static [&'static str],
     /// Whether it sees what reaches it as a whole, rather than each document alone.
     pub sees_all: bool,
