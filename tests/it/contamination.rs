@@ -389,6 +389,47 @@ fn documents_that_never_reach_the_stage_have_no_evidence() {
 }
 
 #[test]
+fn what_is_found_in_each_segment_of_the_chain_is_evidence() {
+    let folder = folder_with_items();
+    let twice = [documents(), documents()].concat();
+    folder.documents("in.jsonl", &twice);
+    folder.pipeline(
+        "stages:\n  - decontaminate: { evaluation: eval.jsonl, policy: report }\n  - exact_dedupe: {}\n  \
+         - decontaminate: { evaluation: eval.jsonl, policy: remove_span }\n",
+    );
+    let out = folder.run_and_verify();
+    let ids = ids(&twice);
+    let rows = out.contamination();
+    let shown: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let document = ids.iter().position(|id| *id == row.doc_id);
+            (document.expect("one of them"), row.stage.as_str())
+        })
+        .collect();
+    let (first, second) = ("decontaminate", "decontaminate#2");
+    assert_eq!(
+        shown,
+        [
+            (0, first),
+            (0, second),
+            (1, first),
+            (1, first),
+            (1, second),
+            (1, second),
+            (3, first),
+            (4, first),
+            (4, first)
+        ]
+    );
+    assert_eq!(out.kept_texts().len(), 3);
+    assert!(
+        out.kept_texts()
+            .contains(&"Before it.  After it.".to_string())
+    );
+}
+
+#[test]
 fn another_evaluation_set_is_not_answered_from_work_that_is_done() {
     let folder = folder_with_items();
     folder.pipeline(&pipeline("evaluation: eval.jsonl"));
