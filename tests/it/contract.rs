@@ -329,7 +329,8 @@ fn runs_agree_and_every_document_is_kept_or_rejected_for_a_declared_reason() {
             reasons_seen.insert(reject.reason);
         }
         for note in one.audit().notes {
-            let of_engine = ["near_dedupe", "tokenize"].contains(&note.stage.as_str());
+            let of_engine = ["line_dedupe", "near_dedupe", "paragraph_dedupe", "tokenize"]
+                .contains(&note.stage.as_str());
             let stage = declared.get(note.stage.as_str());
             assert!(
                 of_engine || stage.is_some_and(|stage| stage.notes.contains(&note.note.as_str())),
