@@ -127,6 +127,53 @@ struct UnitPart {
     rows: Vec<UnitRow>,
 }
 
+/// How far a document came in a segment.
+struct Way {
+    /// The stage that turned it away, or [`NO_STAGE`].
+    stage: u16,
+    /// Reason of that stage, or [`FAILED`].
+    reason: u16,
+    /// The deciding value.
+    value: f64,
+    /// What failed, where a stage did.
+    failure: Option<String>,
+}
+
+impl Default for Way {
+    fn default() -> Way {
+        Way {
+            stage: NO_STAGE,
+            reason: 0,
+            value: 0.0,
+            failure: None,
+        }
+    }
+}
+
+impl Way {
+    fn reject(&mut self, stage: u16, reason: u16, value: f64) {
+        (self.stage, self.reason, self.value) = (stage, reason, value);
+    }
+
+    fn fail(&mut self, stage: u16, error: String) {
+        (self.stage, self.reason, self.failure) = (stage, FAILED, Some(error));
+    }
+
+    /// What came of [`Prepare::cut`].
+    fn after_cut(
+        &mut self,
+        (stage, reason): (u16, u16),
+        value: f64,
+        something_left: Result<bool, String>,
+    ) {
+        match something_left {
+            Ok(true) => {}
+            Ok(false) => self.reject(stage, reason, value),
+            Err(error) => self.fail(stage, error),
+        }
+    }
+}
+
 /// Buffers of a worker.
 #[derive(Default)]
 struct Scratch {
@@ -390,108 +437,45 @@ impl Prepare<'_> {
             }
             return;
         }
-        let mut stage = NO_STAGE;
-        let (mut reason, mut value) = (0, 0.0);
-        let mut failure = None;
+        let mut way = Way::default();
         let tokens_read;
         if let Some(earlier) = self.earlier {
+            let number;
             match self.taken_up(earlier, (task, file), document, part) {
                 Err(fatal) => {
                     part.fatal.get_or_insert(fatal);
                     return;
                 }
                 Ok(None) => return,
-                Ok(Some((taken, read))) => (document, tokens_read) = (taken, read),
+                Ok(Some(taken)) => (document, number, tokens_read) = taken,
             }
             if let Some(edit) = earlier.edit
-                && let Some((at, _)) = earlier.corpus.at(task, file, document.place)
-                && let cuts = edit.cuts_of(earlier.corpus.bases[task] + at as u64)
+                && let cuts = edit.cuts_of(number)
                 && !cuts.is_empty()
             {
-                let bytes = cuts.iter().map(|cut| cut.end - cut.start).sum::<u64>();
-                match self.cut(
+                let bytes = cuts.iter().map(|cut| cut.end - cut.start).sum::<u64>() as f64;
+                let cut = self.cut(
                     &mut document,
                     (edit.stage, edit.reason),
                     cuts.to_vec(),
                     part,
-                ) {
-                    Ok(true) => {}
-                    Ok(false) => (stage, reason, value) = (edit.stage, edit.reason, bytes as f64),
-                    Err(error) => {
-                        (stage, reason) = (edit.stage, FAILED);
-                        failure = Some(error);
-                    }
-                }
+                );
+                way.after_cut((edit.stage, edit.reason), bytes, cut);
             }
         } else {
-            failure = self.encode(&document.text, &mut document.tokens).err();
-            if failure.is_some() {
-                // Before every stage: nothing can be said of such a document.
-                (stage, reason) = (0, FAILED);
+            // A failure is before every stage: nothing can be said of such a document.
+            if let Err(error) = self.encode(&document.text, &mut document.tokens) {
+                way.fail(0, error);
             }
             tokens_read = document.tokens.len() as u32;
         }
         let (mut exact, mut near, mut units) = (0, 0, 0);
         for at in self.segment.clone() {
             let step = &self.chain[at];
-            let takes_part = stage == NO_STAGE;
+            let takes_part = way.stage == NO_STAGE;
             match step {
                 Step::Judge(judge) if takes_part => {
-                    let judged = judge.judge(&mut document, &mut part.notes[at]);
-                    let number = part.docs.len() as u64;
-                    let overlaps = document.overlaps.drain(..).map(|overlap| OverlapRow {
-                        document: number,
-                        start: overlap.start,
-                        end: overlap.end,
-                        item: overlap.item,
-                        keys_held: overlap.keys_held,
-                        keys: overlap.keys,
-                        stage: at as u32,
-                    });
-                    part.overlaps.extend(overlaps);
-                    match judged {
-                        Ok(Verdict::Keep) => {}
-                        Ok(Verdict::Reject {
-                            reason: which,
-                            value: deciding,
-                        }) => {
-                            (stage, reason, value) = (at as u16, which as u16, deciding);
-                        }
-                        Ok(Verdict::Cut {
-                            reason: which,
-                            value: deciding,
-                            ranges,
-                        }) => {
-                            let cuts = ranges.into_iter().map(|range| CutRow {
-                                start: range.start as u64,
-                                end: range.end as u64,
-                                kept: NO_DOCUMENT,
-                            });
-                            let cut = match judge.edits() {
-                                true => self.cut(
-                                    &mut document,
-                                    (at as u16, which as u16),
-                                    cuts.collect(),
-                                    part,
-                                ),
-                                false => Err("a stage that edits nothing cut it".to_string()),
-                            };
-                            match cut {
-                                Ok(true) => {}
-                                Ok(false) => {
-                                    (stage, reason, value) = (at as u16, which as u16, deciding);
-                                }
-                                Err(error) => {
-                                    (stage, reason) = (at as u16, FAILED);
-                                    failure = Some(error);
-                                }
-                            }
-                        }
-                        Err(error) => {
-                            (stage, reason) = (at as u16, FAILED);
-                            failure = Some(error);
-                        }
-                    }
+                    self.judge(at as u16, judge.as_ref(), &mut document, part, &mut way);
                 }
                 Step::Judge(_) | Step::Later => {}
                 Step::Exact { normalise } => {
@@ -548,7 +532,7 @@ impl Prepare<'_> {
                 probability: found.map_or(0.0, |(_, probability)| probability),
             });
         }
-        if let Some(error) = failure {
+        if let Some(error) = way.failure {
             let text = document.text.as_bytes();
             let kept = &text[..text.len().min(crate::source::RAW_BYTES_KEPT)];
             let line = self.quarantine_line(
@@ -572,7 +556,7 @@ impl Prepare<'_> {
             text_start: part.text.len() as u64,
             content: [(content >> 64) as u64, content as u64],
             id_hash,
-            verdict_value: value,
+            verdict_value: way.value,
             tokens: document.tokens.len() as u32,
             meta_bytes: (part.meta.len() - meta_start) as u32,
             file,
@@ -581,8 +565,8 @@ impl Prepare<'_> {
             } else {
                 0
             },
-            verdict_stage: stage,
-            verdict_reason: reason,
+            verdict_stage: way.stage,
+            verdict_reason: way.reason,
             tokens_read,
         });
         part.tokens.extend_from_slice(&document.tokens);
@@ -607,15 +591,61 @@ impl Prepare<'_> {
         Err(problem)
     }
 
-    /// A document as the segment before left it, and the number of its tokens as it was read; `None` where it
-    /// was turned away, and is copied as it was.
+    /// Lets a stage judge a document, and cuts out of it what the stage says.
+    fn judge(
+        &self,
+        stage: u16,
+        judge: &dyn Stage,
+        document: &mut Document,
+        part: &mut Part,
+        way: &mut Way,
+    ) {
+        let judged = judge.judge(document, &mut part.notes[usize::from(stage)]);
+        let number = part.docs.len() as u64;
+        let overlaps = document.overlaps.drain(..).map(|overlap| OverlapRow {
+            document: number,
+            start: overlap.start,
+            end: overlap.end,
+            item: overlap.item,
+            keys_held: overlap.keys_held,
+            keys: overlap.keys,
+            stage: u32::from(stage),
+        });
+        part.overlaps.extend(overlaps);
+        match judged {
+            Ok(Verdict::Keep) => {}
+            Ok(Verdict::Reject { reason, value }) => way.reject(stage, reason as u16, value),
+            Ok(Verdict::Cut {
+                reason,
+                value,
+                ranges,
+            }) => {
+                if !judge.edits() {
+                    way.fail(stage, "a stage that edits nothing cut it".to_string());
+                    return;
+                }
+                let cuts = ranges.into_iter().map(|range| CutRow {
+                    start: range.start as u64,
+                    end: range.end as u64,
+                    kept: NO_DOCUMENT,
+                });
+                let named = (stage, reason as u16);
+                let cut = self.cut(document, named, cuts.collect(), part);
+                way.after_cut(named, value, cut);
+            }
+            Err(error) => way.fail(stage, error),
+        }
+    }
+
+    /// A document as the segment before left it, its number, and that of its tokens as it was read; `None`
+    /// where it was turned away, and is copied as it was.
     fn taken_up(
         &self,
         earlier: Earlier<'_>,
         (task, file): (usize, u32),
         mut document: Document,
         part: &mut Part,
-    ) -> Result<Option<(Document, u32)>, String> {
+    ) -> Result<Option<(Document, u64, u32)>, String> {
         let place = document.place;
         let changed = || {
             format!(
@@ -636,7 +666,7 @@ impl Prepare<'_> {
         document.text = earlier.corpus.edited(task, at, text).ok_or_else(changed)?;
         document.tokens = data.tokens_of(row).to_vec();
         document.language = data.language_of(at);
-        Ok(Some((document, row.tokens_read)))
+        Ok(Some((document, number, row.tokens_read)))
     }
 
     /// Notes a document that was turned away before: it takes part in nothing here.

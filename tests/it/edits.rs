@@ -404,7 +404,7 @@ fn generated_with_edits(folder: &Path, count: usize) -> PathBuf {
     let text = text
         .replace(
             "  - language:",
-            "  - line_dedupe: { min_characters: 70 }\n  - language:",
+            "  - line_dedupe: { min_characters: 300 }\n  - language:",
         )
         .replace(
             "  - score:",
