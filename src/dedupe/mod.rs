@@ -2,6 +2,38 @@
 //!
 //! Everything here works on documents by number: `number` is the place in reading order, `rank`
 //! the place in the order (place in `inputs`, id).
+//!
+//! # What near dedupe costs
+//!
+//! Measured on 135 MB of mixed text (18,823 documents, 7.2 kB each) with 15 bands of 8 rows, by
+//! `cargo bench --bench pipeline -- --near 1`: a core sketches 112 MB a second and tokenizes 73;
+//! deciding takes 5 microseconds a document, 10 where three of four are near copies (`--near 4`).
+//! Both together are 0.69 to 0.75 times the tokenizing. About one pair a document is verified.
+//!
+//! The index of a document is 16 bytes and 8 a band (136 with 15), its shingle set 8 a distinct
+//! shingle: 1.24 a byte of text with words. While deciding, each band is a record of 16 bytes in a
+//! sort (240), and a document that shares buckets has 16 bytes for each of them, and 8 more where it
+//! stays.
+//!
+//! # Ten billion documents on many machines, on paper
+//!
+//! Not built. 10 billion documents of 4 kB are 40 TB of text; say on 100 machines of 32 cores with
+//! 10 Gbit/s each.
+//!
+//! - *Sketch.* Each machine sketches the documents it holds: 100 core hours in all, 2 minutes. It
+//!   keeps their shingle sets, 50 TB in all, half a terabyte a machine, and they stay there.
+//! - *Exchange bands.* Each machine owns a range of band hashes. 240 bytes a document, 2.4 TB, cross the
+//!   network once: 24 GB a machine, 20 seconds, and a sort of as much on its disk.
+//! - *Return buckets.* The owner of a range tells the holders of the members, 16 bytes a member of a
+//!   bucket of two or more; no more than was sent, and far less where few documents have copies.
+//! - *Verify.* One set of a pair travels to the other one's holder. With one pair a document and 5 kB a
+//!   set that is 50 TB, half a terabyte a machine: 7 minutes, the dearest part; to merge two sets takes
+//!   microseconds. Sent once to each machine for all its pairs, popular documents cost less.
+//! - *Decide.* What stays depends on keep order alone: a document is decided once all before it that it
+//!   is similar to are. In rounds, each holder decides what it can and tells the fate of those documents
+//!   to the holders of their pairs, 24 bytes each; there are as many rounds as the longest chain of
+//!   similar documents in keep order. A bucket of more than `max_bucket` members waits for the fates of
+//!   its first ones, since only those that stay are compared with.
 
 mod exact;
 mod guard;
