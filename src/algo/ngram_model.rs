@@ -201,8 +201,8 @@ impl NgramModels {
     /// Surprisal of each token of a document by two models, in steps of 1/2048 nat, at most 32
     /// nats. Ids must be below the vocabulary's size.
     ///
-    /// The n-grams that end in a token are hashed, and their lines asked for, [`AHEAD`] tokens before
-    /// their turn, so that cache misses overlap with each other and with the work. An n-gram is only
+    /// The n-grams that end in a token are hashed, and their lines asked for, 16 tokens before their
+    /// turn, so that cache misses overlap with each other and with the work. An n-gram is only
     /// looked at where its end was found, because a model that keeps an n-gram keeps its end.
     pub fn surprisals(&self, models: [usize; 2], tokens: &[u32], out: &mut [Vec<u16>; 2]) {
         match self.packing.order {

@@ -296,6 +296,9 @@ pub fn decide(
     Ok(report)
 }
 
+/// What two contexts have in common: ranks, starts, tokens.
+type Common = ([u64; 2], [u32; 2], u32);
+
 /// What is known of contexts goes into marks, and what is not into stretches.
 struct Compared<'a, 'd, M, S> {
     documents: RankedTokens<'d>,
@@ -368,7 +371,7 @@ where
             .zip(&self.ends)
             .map(|(start, &end)| &self.groups[start..end])
             .collect();
-        let common: Vec<Vec<([u64; 2], [u32; 2], u32)>> = groups
+        let common: Vec<Vec<Common>> = groups
             .par_iter()
             .map(|group| {
                 let mut common = Vec::new();
@@ -408,13 +411,8 @@ impl RankedTokens<'_> {
         &(self.tokens)(context.rank)[context.start as usize..][..usize::from(context.tokens)]
     }
 
-    /// What two contexts of one anchor have in common around it, where that is long enough: ranks, starts, tokens.
-    fn common(
-        &self,
-        later: Context,
-        earlier: Context,
-        n: u32,
-    ) -> Option<([u64; 2], [u32; 2], u32)> {
+    /// What two contexts of one anchor have in common around it, where that is long enough.
+    fn common(&self, later: Context, earlier: Context, n: u32) -> Option<Common> {
         let (a, b) = (self.of(later), self.of(earlier));
         let (a_before, a_after) = a.split_at(usize::from(later.anchor_at));
         let (b_before, b_after) = b.split_at(usize::from(earlier.anchor_at));

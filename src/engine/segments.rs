@@ -125,6 +125,10 @@ impl Segments<'_> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "a chain of one segment is a list of one range"
+)]
 mod tests {
     use super::*;
     use crate::engine::Silent;

@@ -66,6 +66,10 @@ fn segments(ways: &[Way]) -> Vec<Range<usize>> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "a chain of one segment is a list of one range"
+)]
 mod tests {
     use super::Way::{All, AllEdits, Each, EachEdits};
     use super::segments;

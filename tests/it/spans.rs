@@ -141,6 +141,7 @@ fn tokenized(file: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "says that nothing was tested")]
 fn shared_pages_lose_exactly_what_stands_earlier() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     if !data.exists() {
