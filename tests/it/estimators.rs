@@ -179,12 +179,15 @@ fn fasttext_trains_on_two_sets_and_its_file_scores_alike() {
     let options = "dimensions: 4, buckets: 1_000, epochs: 30, learning_rate: 0.5";
     let reference = format!("estimator: fasttext, reference: reference.jsonl, {options}");
     let files = format!("{reference}, negative: negative.jsonl");
+    let run = || {
+        folder.run(&["--replace"]);
+        folder.verify("out");
+        folder.out("out")
+    };
     let mut of_files = None;
     for stage in [&reference, &files] {
         folder.pipeline(&stages(stage, ""));
-        folder.run(&["--replace"]);
-        folder.verify("out");
-        let out = folder.out("out");
+        let out = run();
         let found = scores(&out);
         let of = |texts: &[String]| texts.iter().map(|text| found[text]).collect::<Vec<f32>>();
         let (good, bad) = (of(&good), of(&bad));
@@ -204,9 +207,7 @@ fn fasttext_trains_on_two_sets_and_its_file_scores_alike() {
         "estimator: fasttext, model: quality.bin, label: __label__reference",
         "",
     ));
-    folder.run(&["--replace"]);
-    folder.verify("out");
-    assert_eq!(Some(scores(&folder.out("out"))), of_files);
+    assert_eq!(Some(scores(&run())), of_files);
 
     folder.pipeline(&stages(&reference, ""));
     folder
