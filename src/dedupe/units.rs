@@ -171,7 +171,7 @@ pub fn decide(
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::HashMap;
+    use std::collections::HashSet;
 
     const LINES: UnitRule = UnitRule {
         unit: Unit::Line,
@@ -283,7 +283,7 @@ mod tests {
 
     /// The definition, in memory: lines or paragraphs in order, each kept where no equal one came before.
     fn plain(texts: &[String], rule: UnitRule) -> Vec<Vec<String>> {
-        let mut seen: HashMap<String, ()> = HashMap::new();
+        let mut seen: HashSet<String> = HashSet::new();
         let of = |text: &str| -> Vec<String> {
             let lines = text.replace("\r\n", "\n");
             match rule.unit {
@@ -303,7 +303,7 @@ mod tests {
         };
         let mut stays = |unit: &String| {
             (unit.trim().chars().count() as u64) < rule.min_characters
-                || seen.insert(unit.clone(), ()).is_none()
+                || seen.insert(unit.clone())
         };
         let each = texts.iter().map(|text| {
             let units = of(text).into_iter();
