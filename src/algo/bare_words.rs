@@ -7,7 +7,7 @@
 //! that is removed or put in makes other words in both senses.
 
 use super::words::{
-    LOWER_CASE_OF_SHORT, is_of_unspaced_script, is_word_character, normalised_words,
+    LOWER_CASE_OF_SHORT, SHORT_WORD_BYTES, hash_of_word, is_of_unspaced_script, is_word_character,
     simple_lower_case,
 };
 use std::ops::Range;
@@ -44,40 +44,60 @@ fn is_bare(c: char) -> bool {
 /// (see [`is_of_unspaced_script`]) is a word of its own. Texts aren't normalised: an accent that is
 /// a character of its own makes another word than a composed one.
 pub fn bare_words(text: &str, hashes: &mut Vec<u64>) {
-    // What is dropped goes first, so that spoken words of the rest are the bare words.
-    let mut kept = vec![0; text.len()];
+    hashes.clear();
+    let bytes = text.as_bytes();
+    // The word so far; room for the longest one, and for a whole load behind it.
+    let mut word = vec![0; bytes.len() + SHORT_WORD_BYTES];
     let mut length = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let ascii = rest
-            .bytes()
-            .position(|byte| byte >= 0x80)
-            .unwrap_or(rest.len());
-        for &byte in &rest.as_bytes()[..ascii] {
-            let bare = BARE[usize::from(byte & 0x7f)];
-            // Written in any case, kept where it stays: no jump depends on the text.
-            kept[length] = bare;
-            length += usize::from(bare != DROPPED);
+    let mut finish = |word: &[u8], length: &mut usize| {
+        if *length > 0 {
+            hashes.push(hash_of_word(word, 0, *length));
+            *length = 0;
         }
-        rest = &rest[ascii..];
-        let others = rest.bytes().position(|byte| byte < 0x80);
-        let (run, after) = rest.split_at(others.unwrap_or(rest.len()));
-        for character in run.chars() {
-            let stays = match LOWER_CASE_OF_SHORT.get(character as usize) {
-                Some(&lower) => lower != 0,
-                None => is_bare(character),
-            };
-            if stays {
-                length += character.encode_utf8(&mut kept[length..]).len();
-            } else if character.is_whitespace() {
-                kept[length] = b' ';
-                length += 1;
+    };
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if byte < 0x80 {
+            at += 1;
+            let bare = BARE[usize::from(byte)];
+            if bare == b' ' {
+                finish(&word, &mut length);
+            } else {
+                // Written in any case, kept where it stays: no jump depends on punctuation.
+                word[length] = bare;
+                length += usize::from(bare != DROPPED);
             }
+            continue;
         }
-        rest = after;
+        let character = text[at..]
+            .chars()
+            .next()
+            .expect("before the end, on a border");
+        at += character.len_utf8();
+        let lower = match LOWER_CASE_OF_SHORT.get(character as usize) {
+            Some(&lower) => char::from_u32(u32::from(lower)).filter(|&lower| lower != '\0'),
+            None if !is_bare(character) => None,
+            None if is_of_unspaced_script(character) => {
+                finish(&word, &mut length);
+                length = character.encode_utf8(&mut word).len();
+                finish(&word, &mut length);
+                continue;
+            }
+            None => Some(simple_lower_case(character)),
+        };
+        match lower {
+            Some(lower) => {
+                // A lower case may take a byte more than the character.
+                if word.len() < length + 4 + SHORT_WORD_BYTES {
+                    word.resize(word.len() * 2 + 4, 0);
+                }
+                length += lower.encode_utf8(&mut word[length..]).len();
+            }
+            None if character.is_whitespace() => finish(&word, &mut length),
+            None => {}
+        }
     }
-    let kept = std::str::from_utf8(&kept[..length]).expect("whole characters were copied");
-    normalised_words(kept, hashes);
+    finish(&word, &mut length);
 }
 
 /// Calls `visit` for each bare word of `text`, in order, as long as it says `true`: with its bytes

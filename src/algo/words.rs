@@ -264,12 +264,12 @@ fn bits_between(first: u32, end: u32) -> u64 {
 }
 
 /// Words up to this length are hashed by a load and two multiplications.
-const SHORT_WORD_BYTES: usize = 16;
+pub(super) const SHORT_WORD_BYTES: usize = 16;
 
 /// 64-bit hash of the bytes from `start` on and before `end`, of which there is at least one; there
 /// must be [`SHORT_WORD_BYTES`] bytes from `start` on. xxHash3 for longer words.
 #[inline]
-fn hash_of_word(bytes: &[u8], start: usize, end: usize) -> u64 {
+pub(super) fn hash_of_word(bytes: &[u8], start: usize, end: usize) -> u64 {
     let length = end - start;
     if length > SHORT_WORD_BYTES {
         return xxh3_64(&bytes[start..end]);
