@@ -302,8 +302,7 @@ mod tests {
             }
         };
         let mut stays = |unit: &String| {
-            (unit.trim().chars().count() as u64) < rule.min_characters
-                || seen.insert(unit.clone())
+            (unit.trim().chars().count() as u64) < rule.min_characters || seen.insert(unit.clone())
         };
         let each = texts.iter().map(|text| {
             let units = of(text).into_iter();
