@@ -120,7 +120,7 @@ pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
 pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
-pub use teach::{Judge, Taught, TextFile};
+pub use teach::{Judge, Taught};
 pub use threshold::threshold;
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
 

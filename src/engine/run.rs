@@ -1187,16 +1187,10 @@ fn go(
     let labels: Vec<&str> = words.iter().map(|stage| stage.label.as_str()).collect();
     let tool = format!("goodput {}", env!("CARGO_PKG_VERSION"));
     let base_key = json!([tool, tokenizer.fingerprint(), tokenizer.engine()]);
-    let given: Vec<_> = taught
-        .iter()
-        .flat_map(|(stage, taught)| taught.files.iter().map(move |file| (stage, file)))
-        .map(|(stage, file)| (stage, file.option, &file.name, &file.checksum))
-        .collect();
     let mut prepare_key = key(&json!([
         base_key,
         plan.seed,
         seen,
-        given,
         specs,
         prepare_stages,
         auxiliary.of_prepare(),

@@ -20,27 +20,12 @@ pub struct Judge {
 /// What a stage was given and what it made of that.
 #[derive(Debug, Default)]
 pub struct Taught {
-    /// Every file, in the order in which they were given: they shape the result like the inputs.
-    pub files: Vec<TextFile>,
     /// By number of the text: what it is called.
     pub items: Vec<Vec<ItemName>>,
     /// For the ledger.
     pub notes: BTreeMap<String, u64>,
     /// What the user should know.
     pub warnings: Vec<String>,
-}
-
-/// A file of texts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextFile {
-    /// The option that named it.
-    pub option: &'static str,
-    /// Path below the glob's fixed part.
-    pub name: String,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// xxHash3-128 of the file.
-    pub checksum: String,
 }
 
 /// The note of the ledger that counts records of a stage's files that could not be read.
@@ -88,13 +73,6 @@ fn teach(plan: &Plan, learner: &mut dyn Learner) -> Result<Taught, String> {
         let at = |error: SourceError| format!("'{}': {error}", wanted.option);
         let globs: Vec<String> = wanted.globs.iter().map(|glob| plan.glob(glob)).collect();
         for file in source::find_files(&plan.base, &globs).map_err(at)? {
-            let checksum = source::file_checksum(&file.path).map_err(at)?;
-            taught.files.push(TextFile {
-                option: wanted.option,
-                name: file.name.clone(),
-                bytes: file.bytes,
-                checksum: format!("{checksum:032x}"),
-            });
             learner.begin_file(list, &file.name);
             let bad = give(&file, wanted, learner)
                 .map_err(|message| format!("'{}': {message}", wanted.option))?;
