@@ -11,6 +11,7 @@ use crate::audit::{
     Amount, Audit, DuplicateCell, DuplicateCluster, DuplicateExample, DuplicateReport, Identity,
     SourceDuplicates,
 };
+use crate::plan::global;
 use crate::record::Class;
 use crate::shard::{FileEntry, Manifest, ReadOrder, ReadRejects, RejectRead};
 use crate::spill::{IoContext, Sorted, Spill};
@@ -77,10 +78,17 @@ pub fn duplicates(
     memory_bytes: u64,
     stop: &Stop,
 ) -> Result<DuplicateReport, EngineError> {
-    let duplicate_rows = audit
-        .rejected
-        .iter()
-        .filter(|row| row.class == Some(Class::Duplicate));
+    // What cuts left nothing of repeats many documents and names none: `edits/` says which.
+    let of_cuts = [
+        global::PARAGRAPH_DEDUPE_REASONS,
+        global::LINE_DEDUPE_REASONS,
+        global::SPAN_DEDUPE_REASONS,
+    ]
+    .concat();
+    let duplicate_rows = audit.rejected.iter().filter(|row| {
+        row.class == Some(Class::Duplicate)
+            && !of_cuts.iter().any(|reason| reason.name == row.reason)
+    });
     let said = duplicate_rows.fold(Amount::default(), |mut sum, row| {
         sum.add(row.counts.documents, row.counts.tokens);
         sum

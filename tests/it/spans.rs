@@ -47,6 +47,9 @@ fn a_repeated_span_goes_and_evidence_says_where_it_stands() {
     );
     let [reject] = out.rejects().try_into().expect("one");
     assert_eq!((reject.doc_id.as_str(), reject.value), ("c", 24.0));
+    // What repeats many documents is no duplicate of one.
+    let ran = folder.goodput(&["audit", "out", "--duplicates"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 #[test]
