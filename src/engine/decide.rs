@@ -388,7 +388,14 @@ impl<'a> Decisions<'a> {
             };
             Ok(NumberedCut { number, cut })
         });
-        let edit = Edit::create((stage, 0), self.corpus.len(), cuts, repeats, &self.spill)?;
+        let edit = Edit::create(
+            (stage, 0),
+            true,
+            self.corpus.len(),
+            cuts,
+            repeats,
+            &self.spill,
+        )?;
         Ok((edit, [compared, repeats]))
     }
 

@@ -27,9 +27,10 @@ pub struct Edit {
 
 impl Edit {
     /// Takes cuts in the order of number and start; `most` is how many there are at most. Of cuts that overlap
-    /// the later ones are made shorter; those that touch and have one reason become one.
+    /// the later ones are made shorter; with `join`, those that touch and have one keeping document become one.
     pub fn create(
         (stage, reason): (u16, u16),
+        join: bool,
         documents: u64,
         sorted: impl Iterator<Item = io::Result<NumberedCut>>,
         most: u64,
@@ -47,7 +48,7 @@ impl Edit {
             }
             if made > starts.values()[number as usize] {
                 let before = &mut cuts.values_mut()[made as usize - 1];
-                if cut.start <= before.end && cut.kept == before.kept {
+                if join && cut.start <= before.end && cut.kept == before.kept {
                     before.end = before.end.max(cut.end);
                     continue;
                 }
@@ -105,13 +106,13 @@ mod tests {
             (3, cut(2, 4, 7)),
         ];
         let sorted = all.map(|(number, cut)| Ok(NumberedCut { number, cut }));
-        let edit = Edit::create((2, 0), 5, sorted.into_iter(), 5, &spill)?;
+        let edit = Edit::create((2, 0), true, 5, sorted.into_iter(), 5, &spill)?;
         assert_eq!(edit.cuts_of(0), []);
         assert_eq!(edit.cuts_of(1), [cut(0, 9, 7), cut(9, 12, 3)]);
         assert_eq!(edit.cuts_of(2), []);
         assert_eq!(edit.cuts_of(3), [cut(2, 4, 7)]);
         assert_eq!(edit.cuts_of(4), []);
-        let none = Edit::create((2, 0), 0, std::iter::empty(), 0, &spill)?;
+        let none = Edit::create((2, 0), true, 0, std::iter::empty(), 0, &spill)?;
         assert_ne!(edit.digest(), none.digest());
         Ok(())
     }

@@ -379,7 +379,7 @@ mod tests {
             };
             Ok(NumberedCut { number, cut })
         });
-        let edit = Edit::create((3, 0), 4, cuts.into_iter(), 2, &spill).expect("written");
+        let edit = Edit::create((3, 0), true, 4, cuts.into_iter(), 2, &spill).expect("written");
         let mut key = "a".to_string();
         let decisions = segments
             .next(1, decisions, Some(edit), &mut key, &Silent, &stop)

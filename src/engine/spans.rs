@@ -98,7 +98,8 @@ pub fn span_dedupe(
         let SpanCut { number, cut } = cut?;
         Ok(NumberedCut { number, cut })
     });
-    let edit = Edit::create((stage, 0), corpus.len(), cuts, most, spill)?;
+    // Spans that touch stand in different places of the document that keeps them, even where it is one.
+    let edit = Edit::create((stage, 0), false, corpus.len(), cuts, most, spill)?;
     Ok((edit, report))
 }
 
@@ -121,18 +122,41 @@ fn cuts_of(
                 corpus.id(number)
             )
         })?;
-    let cuts = spans.iter().filter_map(|span| {
-        let bytes = whole_characters(text, &ranges, span.start as usize..span.end as usize);
-        (!bytes.is_empty()).then(|| SpanCut {
-            number,
-            cut: CutRow {
-                start: bytes.start as u64,
-                end: bytes.end as u64,
-                kept: decisions.number_at(span.kept_rank),
-            },
-        })
-    });
-    Ok(cuts.collect())
+    let mut cuts = Vec::with_capacity(spans.len());
+    // Spans that touch are cut as one stretch: a character that two of them share goes.
+    for run in spans.chunk_by(|before, after| before.end == after.start) {
+        let tokens = run[0].start as usize..run[run.len() - 1].end as usize;
+        let whole = whole_characters(text, &ranges, tokens);
+        let mut start = whole.start;
+        for (at, span) in run.iter().enumerate() {
+            let end = match run.get(at + 1) {
+                Some(next) => {
+                    border_below(text, ranges[next.start as usize].start).clamp(start, whole.end)
+                }
+                None => whole.end,
+            };
+            if start < end {
+                cuts.push(SpanCut {
+                    number,
+                    cut: CutRow {
+                        start: start as u64,
+                        end: end as u64,
+                        kept: decisions.number_at(span.kept_rank),
+                    },
+                });
+            }
+            start = end;
+        }
+    }
+    Ok(cuts)
+}
+
+/// The border of characters at a byte, or the last one before it.
+fn border_below(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(0)
 }
 
 /// The bytes of the characters that stand wholly in a stretch of tokens: none of a token beside it.
@@ -149,11 +173,7 @@ fn whole_characters(text: &str, ranges: &[Range<usize>], tokens: Range<usize>) -
     let start = (start..=text.len())
         .find(|&at| text.is_char_boundary(at))
         .unwrap_or(text.len());
-    let end = (0..=end)
-        .rev()
-        .find(|&at| text.is_char_boundary(at))
-        .unwrap_or(0);
-    start..end.max(start)
+    start..border_below(text, end).max(start)
 }
 
 #[cfg(test)]

@@ -89,6 +89,34 @@ fn a_character_that_a_span_holds_only_in_part_stays() {
 }
 
 #[test]
+fn a_character_that_two_spans_share_goes_with_them() {
+    let folder = Folder::new();
+    // Of the last one, 'ä' begins in a stretch of the first text and ends in one of the second: its bytes are C3 A4,
+    // those of 'ö' C3 B6, those of 'Ĥ' C4 A4.
+    with_ids(
+        &folder,
+        &[
+            "x abcdefghijklö",
+            "y Ĥmnopqrstuvwx",
+            "z abcdefghijklämnopqrstuvwx!",
+        ],
+    );
+    folder.pipeline(&format!(
+        "{GIVEN}stages:\n  - span_dedupe: {{ min_tokens: 12 }}\n"
+    ));
+    let out = folder.run_and_verify();
+    assert_eq!(
+        out.kept_texts(),
+        ["x abcdefghijklö", "y Ĥmnopqrstuvwx", "z!"]
+    );
+    let rows: Vec<_> = cuts(&out)
+        .into_iter()
+        .map(|(_, _, bytes, kept, _, _)| (bytes, kept.expect("kept")))
+        .collect();
+    assert_eq!(rows, [(1..14, "a".to_string()), (14..28, "b".to_string())]);
+}
+
+#[test]
 fn an_edit_after_the_score_is_refused_and_so_is_a_span_too_short_to_tell() {
     let folder = Folder::new();
     with_ids(&folder, &["a", "b"]);
