@@ -715,23 +715,27 @@ impl Checker<'_> {
             None if name == global::NEAR_DEDUPE.name => StageRef::NearDedupe,
             None => StageRef::Select,
         };
+        let mut edits = matches!(kind, StageRef::UnitDedupe(_) | StageRef::SpanDedupe);
         if walked.complete {
             match kind {
                 StageRef::Document(index) => {
                     let built = (self.tables.stages[index].build)(&walked.options);
-                    if built.as_ref().is_ok_and(|stage| stage.edits()) {
-                        self.judge_edit(mark, name);
-                    }
+                    edits = built.as_ref().is_ok_and(|stage| stage.edits());
                     self.judge(built.err(), &walked);
                 }
-                StageRef::UnitDedupe(_) | StageRef::SpanDedupe => self.judge_edit(mark, name),
                 StageRef::NearDedupe => {
                     self.judge(global::bands_and_rows(&walked.options).err(), &walked);
                     self.judge(Shingling::of(&walked.options).err(), &walked);
                     self.judge_near_dedupe(&walked);
                 }
                 StageRef::Select => self.judge_select(&walked),
-                StageRef::ExactDedupe | StageRef::Score { .. } => {}
+                StageRef::ExactDedupe
+                | StageRef::UnitDedupe(_)
+                | StageRef::SpanDedupe
+                | StageRef::Score { .. } => {}
+            }
+            if edits {
+                self.judge_edit(mark, name);
             }
         }
         if self.problems.len() > problems_before {
@@ -744,6 +748,7 @@ impl Checker<'_> {
         let plan = StagePlan {
             label,
             kind,
+            edits,
             paths,
             places,
             options: walked.options,
@@ -824,6 +829,7 @@ impl Checker<'_> {
             StagePlan {
                 label,
                 kind,
+                edits: false,
                 paths,
                 places,
                 options: choice.walked.options,

@@ -189,6 +189,8 @@ pub struct StagePlan {
     pub label: String,
     /// Which stage it is.
     pub kind: StageRef,
+    /// Whether it may cut texts.
+    pub edits: bool,
     /// Its checked options; those of the estimator for `score`.
     pub options: Options,
     /// Its options that are paths ([`crate::record::Kind::Path`]), as written, variables replaced.

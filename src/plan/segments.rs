@@ -1,7 +1,6 @@
 //! Where the chain of stages is cut: what comes after an edit sees other texts.
 
 use super::{Plan, StagePlan, StageRef};
-use crate::stages;
 use std::ops::Range;
 
 /// How a stage looks at the documents.
@@ -18,14 +17,11 @@ enum Way {
 }
 
 fn way(stage: &StagePlan) -> Way {
-    match stage.kind {
-        StageRef::Document(kind) => {
-            let edits =
-                (stages::TABLE[kind].build)(&stage.options).is_ok_and(|stage| stage.edits());
-            if edits { Way::EachEdits } else { Way::Each }
-        }
-        StageRef::UnitDedupe(_) | StageRef::SpanDedupe => Way::AllEdits,
-        _ => Way::All,
+    match (stage.kind, stage.edits) {
+        (StageRef::Document(_), false) => Way::Each,
+        (StageRef::Document(_), true) => Way::EachEdits,
+        (_, false) => Way::All,
+        (_, true) => Way::AllEdits,
     }
 }
 
@@ -42,8 +38,7 @@ impl Plan {
 
     /// Whether some stage may change texts.
     pub fn edits(&self) -> bool {
-        let edits = |stage| matches!(way(stage), Way::EachEdits | Way::AllEdits);
-        self.stages.iter().any(edits)
+        self.stages.iter().any(|stage| stage.edits)
     }
 }
 
