@@ -20,79 +20,25 @@ alone. Without --files it takes ../shared/data/mix, without --tokenizer GPT-2's 
 """
 
 import argparse
-import contextlib
 import glob
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from rivals import PROGRAM, SHARED, Stopwatch, enter_venv, messages_kept_in, show
 
 # This file has the name of the package, which must be found and not this file.
 sys.path = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]
 
-ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "data"
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-VENV = TARGET / "datatrove-venv"
 PACKAGES = ["datatrove==0.10.1", "spacy==3.8.18", "orjson==3.13.0", "regex==2026.11.19"]
 # xxhash 4 takes no text, which datatrove gives it.
 PACKAGES += ["tokenizers==0.23.3", "xxhash==3.8.2", "zstandard==0.25.0"]
 END = "<|endoftext|>"
 # More tasks than workers, so that one long file does not hold up the end of a step.
 TASKS_PER_WORKER = 4
-
-
-def enter_venv():
-    """Goes on in the virtual environment, which is made where there is none."""
-    done = VENV / "installed.txt"
-    if not done.exists() or done.read_text() != "\n".join(PACKAGES):
-        subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
-        subprocess.run([VENV / "bin" / "python", "-m", "pip", "install", "-q", *PACKAGES], check=True)
-        done.write_text("\n".join(PACKAGES))
-    if Path(sys.prefix).resolve() != VENV.resolve():
-        python = str(VENV / "bin" / "python")
-        os.execv(python, [python, *sys.argv])
-
-
-class Stopwatch:
-    """Seconds of the clock, and of the processors in child processes that have ended."""
-
-    def __init__(self):
-        self.begin = time.perf_counter(), self.of_children()
-
-    @staticmethod
-    def of_children():
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    def stop(self):
-        return time.perf_counter() - self.begin[0], self.of_children() - self.begin[1]
-
-
-def show(name, seconds, more=""):
-    wall, cpu = seconds
-    print(f"  {name:<20}{wall:>9.1f} s{cpu:>9.1f} s of processors{more}", flush=True)
-
-
-@contextlib.contextmanager
-def messages_kept_in(path):
-    """Sends what is written to stderr, also by child processes, to a file; shows its end on a failure."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with open(path, "w") as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            os.write(stderr, path.read_bytes()[-4000:])
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
 
 
 def run_datatrove(files, tokenizer, workers, folder):
@@ -171,8 +117,7 @@ def run_goodput(files, tokenizer, threads, folder):
     path = folder / "bench.yaml"
     path.write_text(json.dumps(pipeline, indent=1))
     watch = Stopwatch()
-    program = TARGET / "release" / "goodput"
-    command = [program, "run", path, "--threads", str(threads), "--progress", "off"]
+    command = [PROGRAM, "run", path, "--threads", str(threads), "--progress", "off"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     seconds = watch.stop()
     phases = json.loads((folder / "out" / "run.json").read_text())["phases"]
@@ -193,7 +138,7 @@ def main():
     files = sorted({Path(file).resolve() for pattern in arguments.files for file in glob.glob(pattern)})
     if not files:
         parser.error("no files")
-    enter_venv()
+    enter_venv("datatrove-venv", PACKAGES)
     tokenizer = str(Path(arguments.tokenizer).resolve())
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

@@ -92,13 +92,39 @@ def kenlm_logs(bin_folder, model, stream):
     return logs
 
 
+def compare_look_ups(given, folder, streams, tokens, scored):
+    """Rates of both in turn, of the general model."""
+    # Their benchmark reads word numbers and asks for all of them, on one thread, without reading text.
+    numbers = folder / "numbers"
+    model = folder / "mix.bin"
+    with streams["mix"].open() as text, numbers.open("wb") as out:
+        run(given.kenlm / "kenlm_benchmark", "-m", model, "--vocab", stdin=text, stdout=out,
+            stderr=subprocess.DEVNULL)
+    run(PROGRAM, "fit", scored, "--output", folder / "mix.model", "--progress", "off", stdout=subprocess.DEVNULL)
+    asked, ours, ours_scored = [], [], []
+    for _ in range(given.rounds):
+        with numbers.open("rb") as words:
+            said = run(given.kenlm / "kenlm_benchmark", "-m", model, "--query", "-t", 1, "-b", 16_000_000,
+                       stdin=words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+        asked.append(tokens["mix"] / float(re.search(r"Excluding load, CPU: ([0-9.]+)", said)[1]) / 1e6)
+        said = run("cargo", "bench", "-q", "--bench", "ngram_query", "--", folder / "mix.model", folder / "mix",
+                   "--rounds", 1, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+        rates = re.search(r"asked ([0-9.]+), scored ([0-9.]+)", said)
+        ours.append(2 * float(rates[1]))
+        ours_scored.append(2 * float(rates[2]))
+    theirs, mine, whole = (statistics.median(rates) for rates in (asked, ours, ours_scored))
+    print(f"ask, one thread, medians of {given.rounds} rounds, million tokens and models a second: KenLM probing "
+          f"{theirs:.2f}, ours {mine:.2f}, ratio {mine / theirs:.1f}; with usefulness {whole:.2f}, ratio "
+          f"{whole / theirs:.1f}", flush=True)
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--kenlm", type=Path, required=True)
     arguments.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     arguments.add_argument("--order", type=int, default=3)
     arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--rounds", type=int, default=5, help="of look-ups; 0 leaves them out")
     given = arguments.parse_args()
     data, tokenizer = given.data.resolve(), given.data.resolve() / "tokenizers/gpt2/tokenizer.json"
     score = (
@@ -126,28 +152,8 @@ def main():
         for source in ["mix", "reference"]:
             run(given.kenlm / "build_binary", "-s", "probing", folder / f"{source}.arpa", folder / f"{source}.bin",
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Their benchmark reads word numbers and asks for all of them, on one thread, without reading text.
-        numbers = folder / "numbers"
-        model = folder / "mix.bin"
-        with streams["mix"].open() as text, numbers.open("wb") as out:
-            run(given.kenlm / "kenlm_benchmark", "-m", model, "--vocab", stdin=text, stdout=out,
-                stderr=subprocess.DEVNULL)
-        run(PROGRAM, "fit", scored, "--output", folder / "mix.model", "--progress", "off", stdout=subprocess.DEVNULL)
-        asked, ours, ours_scored = [], [], []
-        for _ in range(given.rounds):
-            with numbers.open("rb") as words:
-                said = run(given.kenlm / "kenlm_benchmark", "-m", model, "--query", "-t", 1, "-b", 16_000_000,
-                           stdin=words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-            asked.append(tokens["mix"] / float(re.search(r"Excluding load, CPU: ([0-9.]+)", said)[1]) / 1e6)
-            said = run("cargo", "bench", "-q", "--bench", "ngram_query", "--", folder / "mix.model", folder / "mix",
-                       "--rounds", 1, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
-            rates = re.search(r"asked ([0-9.]+), scored ([0-9.]+)", said)
-            ours.append(2 * float(rates[1]))
-            ours_scored.append(2 * float(rates[2]))
-        theirs, mine, whole = (statistics.median(rates) for rates in (asked, ours, ours_scored))
-        print(f"ask, one thread, medians of {given.rounds} rounds, million tokens and models a second: KenLM probing "
-              f"{theirs:.2f}, ours {mine:.2f}, ratio {mine / theirs:.1f}; with usefulness {whole:.2f}, ratio "
-              f"{whole / theirs:.1f}", flush=True)
+        if given.rounds:
+            compare_look_ups(given, folder, streams, tokens, scored)
 
         # The reference model, on documents that it was not fitted on.
         held_out = pipeline(folder, "held", f"{data}/validation/*.jsonl.zst", tokenizer, score)
