@@ -108,12 +108,12 @@ pub struct SourceLowValue {
     pub source: String,
     /// Tokens rejected for reasons of class `low_value`.
     pub rejected_tokens: u64,
-    /// Tokens in the shards below the threshold of [`LowValue::kept_below`]; absent without a `score` stage.
+    /// Kept tokens below the threshold of [`LowValue::kept_below`]; absent without a `score` stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_below_tokens: Option<u64>,
 }
 
-/// Tokens in the shards whose usefulness is below a threshold.
+/// Kept tokens whose usefulness is below a threshold; copies of a document count once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptBelow {
     /// The threshold, from 0 to 1; a token exactly at it is not below.
@@ -124,7 +124,7 @@ pub struct KeptBelow {
     pub share_of_read: f64,
 }
 
-/// Usefulness of the kept tokens of one source.
+/// Usefulness of the emitted tokens of one source, repeats included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceUsefulness {
     /// Name in the pipeline file.
@@ -225,7 +225,7 @@ pub struct Usefulness {
     pub estimator: String,
     /// What the numbers are worth.
     pub calibration: String,
-    /// Emitted tokens by stored byte: 256 counts, the usefulness being index / 255.
+    /// Emitted tokens, repeats included, by stored byte: 256 counts, the usefulness being index / 255.
     pub histogram: Vec<u64>,
     /// Kept documents by score.
     pub by_score: DocumentHistogram,

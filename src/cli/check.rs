@@ -193,7 +193,7 @@ impl Check {
                 FLOPS_PER_CORE_SECOND / 1e9
             ));
         }
-        for warning in prepared.warnings() {
+        for warning in &prepared.warnings {
             text.push_str(&format!("warning     {warning}\n"));
         }
         if later_segments > 0 {

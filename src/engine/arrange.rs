@@ -45,7 +45,19 @@ pub struct LayoutSegment {
     /// Tokens of text.
     pub tokens: u32,
     /// 1 where a begin token stands before it, plus 2 where an end token stands after it.
-    pub frame: u32,
+    pub frame: u16,
+    /// How many times the document stands earlier in the order.
+    pub copy: u16,
+}
+
+/// A document in the order.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Placed {
+    /// Number of the document.
+    pub number: u64,
+    /// How many times it stands earlier in the order.
+    pub copy: u64,
 }
 
 /// Consecutive rows that make a shard.
@@ -65,8 +77,8 @@ pub struct Layout {
     pub rows: Column<LayoutRow>,
     /// Their segments, one row's after another's.
     pub segments: Column<LayoutSegment>,
-    /// Numbers of the documents in curriculum order.
-    pub order: Column<u64>,
+    /// The documents in curriculum order.
+    pub order: Column<Placed>,
     /// The keys that they are sorted by.
     pub sort_keys: Vec<String>,
     /// The shards.
@@ -120,6 +132,7 @@ pub fn arrange(
             content: row.content,
             id_hash: row.id_hash,
             tokens: u64::from(row.tokens),
+            copy: 0,
         })
     });
     let order_keys = OrderKeys(keys);
@@ -132,10 +145,11 @@ pub fn arrange(
         spill,
     })?;
     let sample_key = hash::purpose_key(keys.seed, "kendall sample");
-    let sample_below = if documents <= TAU_DOCUMENTS {
+    let places = documents * strategy.copies();
+    let sample_below = if places <= TAU_DOCUMENTS {
         u64::MAX
     } else {
-        ((TAU_DOCUMENTS as f64 / documents as f64) * u64::MAX as f64) as u64
+        ((TAU_DOCUMENTS as f64 / places as f64) * u64::MAX as f64) as u64
     };
     // What is seen on the way from the order to the packer.
     let pairs: Rc<RefCell<Vec<KeyAndPlace>>> =
@@ -154,9 +168,13 @@ pub fn arrange(
         let (sort_keys, order_path) = (sort_keys.clone(), order_path.clone());
         ordered.map(move |item| {
             if let Ok(item) = &item {
+                let placed = Placed {
+                    number: item.number,
+                    copy: item.copy,
+                };
                 order
                     .borrow_mut()
-                    .write_all(&item.number.to_le_bytes())
+                    .write_all(bytemuck::bytes_of(&placed))
                     .context("write", &order_path)?;
             }
             if let Ok(item) = &item
@@ -186,7 +204,8 @@ pub fn arrange(
                 row_start: segment.row_start,
                 doc_token_start: segment.doc_token_start,
                 tokens: segment.tokens,
-                frame: u32::from(segment.begins) | u32::from(segment.ends) << 1,
+                frame: u16::from(segment.begins) | u16::from(segment.ends) << 1,
+                copy: segment.item.copy as u16,
             };
             segments
                 .write_all(bytemuck::bytes_of(&segment))

@@ -3,7 +3,7 @@
 //! Row groups are encoded by all workers and appended in order. The counts of the ledger are taken
 //! here, from the rows that were written.
 
-use super::arrange::Layout;
+use super::arrange::{Layout, Placed};
 use super::corpus::{Corpus, NO_DOCUMENT};
 use super::decide::{Decisions, Fate, KeyValues};
 use super::domains::References;
@@ -94,8 +94,8 @@ pub struct StageWords {
 pub struct ShardSums {
     /// For the ledger.
     pub emitted: Emitted,
-    /// Emitted tokens by usefulness byte, by input.
-    pub histograms: BTreeMap<u16, Histogram>,
+    /// Emitted tokens by usefulness byte, by input and whether they were emitted before.
+    pub histograms: BTreeMap<(u16, bool), Histogram>,
     /// Usefulness of the emitted tokens by all that it is shown by.
     pub usefulness: BTreeMap<UsefulnessKey, UsefulnessSum>,
 }
@@ -165,17 +165,14 @@ impl ShardSums {
         for (key, sum) in other.usefulness {
             *self.usefulness.entry(key).or_default() += sum;
         }
-        for (input, theirs) in other.histograms {
-            let mine = self.histograms.entry(input).or_insert([0; 256]);
+        for (key, theirs) in other.histograms {
+            let mine = self.histograms.entry(key).or_insert([0; 256]);
             for (sum, count) in mine.iter_mut().zip(theirs) {
                 *sum += count;
             }
         }
     }
 }
-
-/// Number of the copy of every emitted document: no pipeline repeats one yet.
-const COPY: u32 = 0;
 
 impl ShardSums {
     /// Adds consecutive tokens from place `start` on, cut where a part of the curriculum ends.
@@ -332,7 +329,7 @@ impl Emit<'_> {
                     let bytes = &scores.usefulness(segment.number)[stretch.clone()];
                     let histogram = sums
                         .histograms
-                        .entry(self.corpus.input(document))
+                        .entry((self.corpus.input(document), segment.copy > 0))
                         .or_insert([0; 256]);
                     for &byte in bytes {
                         histogram[byte as usize] += 1;
@@ -343,7 +340,7 @@ impl Emit<'_> {
                         reference: self
                             .references
                             .map_or(0, |references| references.of(segment.number)),
-                        copy: COPY,
+                        copy: u32::from(segment.copy),
                     };
                     sums.add_parts(
                         &mut key,
@@ -369,13 +366,16 @@ impl Emit<'_> {
                     self.special(&mut rows, self.ids.end);
                 }
                 sums.emitted.tokens += u64::from(segment.tokens);
+                if segment.copy > 0 {
+                    sums.emitted.repeated_tokens += u64::from(segment.tokens);
+                }
                 described.push(SegmentRow {
                     doc_id: self.corpus.id(segment.number),
                     source: source.to_string(),
                     row_start: segment.row_start,
                     doc_token_start: segment.doc_token_start,
                     tokens: segment.tokens,
-                    copy: COPY,
+                    copy: u32::from(segment.copy),
                     score: self
                         .scores
                         .map(|(scores, _)| scores.of(segment.number).score),
@@ -453,7 +453,7 @@ impl Emit<'_> {
             |&(first, end), schema| {
                 let rows: Vec<OrderRow> = layout.order.values()[first..end]
                     .iter()
-                    .map(|&number| {
+                    .map(|&Placed { number, copy }| {
                         let row = self.corpus.row(number);
                         OrderRow {
                             doc_id: self.corpus.id(number),
@@ -461,6 +461,7 @@ impl Emit<'_> {
                             rank: self.decisions.rank_of(number),
                             content: row.content,
                             tokens: row.tokens,
+                            copy: copy as u32,
                             keys: layout
                                 .sort_keys
                                 .iter()

@@ -337,12 +337,19 @@ impl Finish<'_> {
         }
         let emitted = self.sums.emitted;
         let mut histograms = vec![[0u64; 256]; sources.len()];
-        for (input, counts) in &self.sums.histograms {
-            let sum = &mut histograms[source_of[*input as usize]];
-            sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+        let mut of_first_copies = histograms.clone();
+        for ((input, repeated), counts) in &self.sums.histograms {
+            let source = source_of[*input as usize];
+            let mut sums = vec![&mut histograms[source]];
+            if !repeated {
+                sums.push(&mut of_first_copies[source]);
+            }
+            for sum in sums {
+                sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+            }
         }
         let below = self.estimator.as_ref().map(|_| {
-            let tokens = histograms.iter().map(|histogram| {
+            let tokens = of_first_copies.iter().map(|histogram| {
                 let bytes = histogram.iter().enumerate();
                 bytes
                     .filter(|(byte, _)| (*byte as f64) < LOW_USEFULNESS * 255.0)

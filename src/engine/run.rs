@@ -21,6 +21,7 @@ use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
 use crate::algo::isotonic::Curve;
+use crate::algo::novelty::value_of_copies;
 use crate::audit::Audit;
 use crate::dedupe::{Unit as TextUnit, UnitRule};
 use crate::pack::Frame;
@@ -211,17 +212,8 @@ pub struct Prepared {
     pub judges: BTreeMap<usize, Judge>,
     /// The other files that shape the result.
     pub auxiliary: Auxiliary,
-}
-
-impl Prepared {
     /// What the user should know before the run, each with something to do.
-    pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        let taught = self
-            .judges
-            .values()
-            .filter_map(|judge| judge.taught.as_ref());
-        taught.flat_map(|taught| taught.warnings.iter().map(String::as_str))
-    }
+    pub warnings: Vec<String>,
 }
 
 /// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
@@ -378,6 +370,9 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
         }
         Err(other) => return Err(other),
     };
+    let taught = judges.values().filter_map(|judge| judge.taught.as_ref());
+    let mut warnings: Vec<String> = taught.flat_map(|taught| taught.warnings.clone()).collect();
+    warnings.extend(many_copies(plan));
     match (inputs, tokenizer) {
         (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared {
             inputs,
@@ -387,9 +382,24 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             needs,
             judges,
             auxiliary,
+            warnings,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
+}
+
+/// Epochs up to which repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023).
+const FEW_COPIES: u64 = 4;
+
+fn many_copies(plan: &Plan) -> Option<String> {
+    let copies = crate::order::build(&plan.order).ok()?.copies();
+    let worth = 100.0 * value_of_copies(copies as u32) / copies as f64;
+    (copies > FEW_COPIES).then(|| {
+        format!(
+            "documents are emitted up to {copies} times; by the published fit all copies together teach at most \
+             {worth:.0} % of what as much new text would: {FEW_COPIES} epochs or fewer lose little"
+        )
+    })
 }
 
 /// An estimator that is not fitted yet, and its file of numbers per token, opened, if it names one. All that it
@@ -1028,7 +1038,6 @@ fn go(
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
     let prepared = prepare(plan, request.cache.as_deref())?;
-    let warnings: Vec<String> = prepared.warnings().map(str::to_string).collect();
     let lock = match claim(&out, plan, request, &prepared)? {
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
@@ -1055,6 +1064,7 @@ fn go(
         needs: _,
         mut judges,
         mut auxiliary,
+        warnings,
     } = prepared;
     warnings.iter().for_each(|warning| progress.warn(warning));
     if let Some(reason) = tokenizer.slow_because() {

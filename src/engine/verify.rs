@@ -273,15 +273,7 @@ fn files(
             stranger.get_or_insert(format!("{name} is not in the manifest"));
         }
     }
-    for folder in [
-        "shards",
-        "order",
-        "rejects",
-        "quarantine",
-        "duplicates",
-        "contamination",
-        "edits",
-    ] {
+    for folder in finish::OUTPUT_NAMES {
         for entry in std::fs::read_dir(out.join(folder))
             .into_iter()
             .flatten()
@@ -320,8 +312,8 @@ fn rows(
             .cmp(&(b.id, b.copy, b.place, b.start, b.position))
     };
     let mut stretches = spill.sorter("stretches", by_document);
-    let (mut next, mut positions, mut tokens, mut special, mut padding) =
-        (0u64, 0u64, 0u64, 0u64, 0u64);
+    let (mut next, mut positions, mut tokens, mut repeated, mut special, mut padding) =
+        (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
     let (mut out_of_order, mut wrong_row, mut wrong_special, mut wide_id) =
         (None, None, None, None);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
@@ -365,6 +357,9 @@ fn rows(
                 }
                 used = u64::from(begin) + u64::from(count);
                 in_segments += u64::from(count);
+                if segment.copy > 0 {
+                    repeated += u64::from(count);
+                }
                 failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| {
                     stretches.push(Stretch {
                         id: id_of(segment.doc_id),
@@ -430,18 +425,21 @@ fn rows(
         format!("all below {}", manifest.tokenizer.vocabulary_size),
     );
     let emitted = &audit.emitted;
-    let sums = (next, positions, tokens, special, padding);
+    let sums = (next, positions, tokens, repeated, special, padding);
     let said = (
         emitted.rows,
         emitted.positions,
         emitted.tokens,
+        emitted.repeated_tokens,
         emitted.special_tokens,
         emitted.padding,
     );
     report.check(
         "the shards hold what the ledger says was emitted",
         (sums != said).then(|| {
-            format!("rows, positions, tokens, special, padding: {sums:?} against {said:?}")
+            format!(
+                "rows, positions, tokens, repeated, special, padding: {sums:?} against {said:?}"
+            )
         }),
         format!("{tokens} tokens"),
     );
@@ -511,7 +509,7 @@ fn rows(
     Ok(())
 }
 
-/// Every document whole, once, and either kept or rejected.
+/// Every document whole, once or in copies of the same length, and either kept or rejected.
 fn documents(
     stretches: impl Iterator<Item = std::io::Result<Stretch>>,
     audit: &Audit,
@@ -519,7 +517,20 @@ fn documents(
     report: &mut Report,
 ) -> Result<(), EngineError> {
     let mut last: Option<Stretch> = None;
-    let (mut kept, mut gap, mut both) = (0u64, None, None);
+    let (mut kept, mut gap, mut both, mut copies) = (0u64, None, None, None);
+    let mut first_tokens = 0;
+    let mut other_length = |end: Stretch| {
+        let tokens = end.start + end.tokens;
+        if end.copy == 0 {
+            first_tokens = tokens;
+        }
+        (tokens != first_tokens).then(|| {
+            format!(
+                "row {}: copy {} of a document has {tokens} tokens where the first has {first_tokens}",
+                end.position, end.copy
+            )
+        })
+    };
     for stretch in stretches {
         let stretch = stretch?;
         match last {
@@ -544,6 +555,15 @@ fn documents(
                 }
             }
             _ => {
+                let before = last.filter(|before| before.id == stretch.id);
+                let due = before.map_or(0, |before| before.copy + 1);
+                if stretch.copy != due {
+                    copies.get_or_insert(format!(
+                        "row {}: copy {} of a document where {due} is due",
+                        stretch.position, stretch.copy
+                    ));
+                }
+                copies = copies.or_else(|| last.and_then(&mut other_length));
                 if stretch.place == 0 {
                     kept += u64::from(stretch.copy == 0);
                 }
@@ -557,6 +577,12 @@ fn documents(
         }
         last = Some(stretch);
     }
+    copies = copies.or_else(|| last.and_then(&mut other_length));
+    report.check(
+        "copies of a document are numbered from 0 and have the same length",
+        copies,
+        format!("{} repeated tokens", audit.emitted.repeated_tokens),
+    );
     report.check(
         "every emitted document is there from its first token on, without gap or overlap",
         gap,
@@ -650,6 +676,7 @@ fn order(
                 content: row.content,
                 id_hash: hash::id_hash(&row.doc_id),
                 tokens: u64::from(row.tokens),
+                copy: u64::from(row.copy),
             };
             ids.values_mut()[place as usize] = id_of(&row.doc_id);
             for (at, value) in row.keys.iter().enumerate() {
@@ -718,6 +745,7 @@ fn order(
                     let key =
                         score.map(|score| keys.values.values()[at * names.len() + score] as f32);
                     ids.values()[at] == id_of(found.doc_id)
+                        && due.item.copy == u64::from(found.copy)
                         && due.doc_token_start == found.doc_token_start
                         && due.tokens
                             == found

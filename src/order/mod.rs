@@ -13,6 +13,7 @@
 
 mod anneal_tail;
 mod bucketed;
+mod epochs;
 mod folding;
 mod interleaved;
 mod paced;
@@ -38,6 +39,7 @@ pub const TABLE: &[&StrategyKind] = &[
     &paced::KIND,
     &warmup::KIND,
     &anneal_tail::KIND,
+    &epochs::KIND,
 ];
 
 /// The specs of every strategy, for nested options such as `inner`.
@@ -108,6 +110,9 @@ mod tests {
             "share=0.3 top_share=0.3 mix_share=1.0",
         ] {
             settings.push(choice("anneal_tail", shares));
+        }
+        for inner in [choice("sorted", "by=score"), choice("shuffle", "")] {
+            settings.push(with_inner("epochs", "epochs=1", inner));
         }
         settings
     }
@@ -216,6 +221,14 @@ mod tests {
             (
                 with_inner("warmup", "share=1.0", choice("sorted", "by=score")),
                 false,
+            ),
+            (
+                with_inner("epochs", "epochs=3", choice("sorted", "by=score")),
+                false,
+            ),
+            (
+                with_inner("epochs", "epochs=3", choice("shuffle", "")),
+                true,
             ),
         ] {
             let strategy = build(&setting).expect("builds");

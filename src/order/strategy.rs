@@ -18,6 +18,8 @@ pub struct Item {
     pub id_hash: u64,
     /// Tokens of the text.
     pub tokens: u64,
+    /// How many times it stands earlier in the order.
+    pub copy: u64,
 }
 
 /// A stream of items.
@@ -47,7 +49,8 @@ pub struct OrderInput<'a> {
 
 /// An order of documents.
 pub trait Strategy: Send + Sync {
-    /// The same items in their final order.
+    /// The same items in their final order. Where it [repeats](Strategy::copies) them, each of its copies, numbered as
+    /// they come; items that come in have `copy` 0.
     ///
     /// # Errors
     /// When intermediate files cannot be written or read.
@@ -55,6 +58,11 @@ pub trait Strategy: Send + Sync {
 
     /// The sort keys that it and its inner strategies read.
     fn keys(&self) -> Vec<String>;
+
+    /// How often a document stands in the order, at most.
+    fn copies(&self) -> u64 {
+        1
+    }
 
     /// What the learning rate should do along this order; see `lr_hint` in the manifest.
     fn lr_hint(&self) -> &'static str;

@@ -45,6 +45,7 @@ impl Corpus {
                 content: [content, content],
                 id_hash: hash::id_hash(&format!("id {number}")),
                 tokens,
+                copy: 0,
             });
         }
         corpus
@@ -70,6 +71,16 @@ impl Corpus {
         seed: u64,
         memory_bytes: usize,
     ) -> io::Result<Vec<u64>> {
+        let arranged = self.items_arranged_by(strategy, seed, memory_bytes)?;
+        Ok(arranged.iter().map(|item| item.number).collect())
+    }
+
+    pub fn items_arranged_by(
+        &self,
+        strategy: &dyn Strategy,
+        seed: u64,
+        memory_bytes: usize,
+    ) -> io::Result<Vec<Item>> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let spill = Spill::new(folder.path(), memory_bytes);
         let input = OrderInput {
@@ -80,8 +91,7 @@ impl Corpus {
             seed,
             spill: &spill,
         };
-        let arranged: io::Result<Vec<Item>> = strategy.arrange(input)?.collect();
-        Ok(arranged?.iter().map(|item| item.number).collect())
+        strategy.arrange(input)?.collect()
     }
 
     pub fn try_arranged(&self, choice: &Variant, memory_bytes: usize) -> io::Result<Vec<u64>> {

@@ -76,6 +76,10 @@ impl Strategy for Warmup {
         self.inner.keys()
     }
 
+    fn copies(&self) -> u64 {
+        self.inner.copies()
+    }
+
     fn lr_hint(&self) -> &'static str {
         "as for shuffled data: only the first part is ordered"
     }

@@ -13,6 +13,7 @@ pub fn item(number: u64, tokens: u64) -> Item {
         content: [number, number],
         id_hash: hash::keyed(0, "test", number),
         tokens,
+        copy: 0,
     }
 }
 

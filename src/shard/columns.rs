@@ -625,7 +625,7 @@ impl Edits {
     }
 }
 
-/// One kept document in curriculum order: what the order was made from.
+/// One kept document, or a copy of it, in curriculum order: what the order was made from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderRow {
     /// Id of the document.
@@ -638,6 +638,8 @@ pub struct OrderRow {
     pub content: [u64; 2],
     /// Tokens of its text.
     pub tokens: u32,
+    /// How many times it stands earlier in the order.
+    pub copy: u32,
     /// Values of the sort keys, in the order of the file's key columns.
     pub keys: Vec<f64>,
 }
@@ -656,6 +658,7 @@ impl Order {
             Field::new("content_high", DataType::UInt64, false),
             Field::new("content_low", DataType::UInt64, false),
             Field::new("tokens", DataType::UInt32, false),
+            Field::new("copy", DataType::UInt32, false),
         ];
         // A key may have the name of a column, e.g. a declared field `source`, so it has a prefix.
         columns.extend(
@@ -691,6 +694,9 @@ impl Order {
             number(|row| row.content[1]),
             Arc::new(UInt32Array::from_iter_values(
                 rows.iter().map(|row| row.tokens),
+            )),
+            Arc::new(UInt32Array::from_iter_values(
+                rows.iter().map(|row| row.copy),
             )),
         ];
         for key in 0..schema.fields().len() - columns.len() {

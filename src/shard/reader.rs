@@ -518,6 +518,7 @@ impl ReadOrder {
                     content: [number("content_high", row)?, number("content_low", row)?],
                     tokens: column!(batch, path, "tokens", as_primitive_opt::<UInt32Type>)?
                         .value(row),
+                    copy: column!(batch, path, "copy", as_primitive_opt::<UInt32Type>)?.value(row),
                     keys: keys
                         .iter()
                         .map(|key| {

@@ -6,6 +6,7 @@ mod cli;
 mod contamination;
 mod contract;
 mod edits;
+mod epochs;
 mod estimators;
 mod faults;
 mod memory;

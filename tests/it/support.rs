@@ -14,7 +14,7 @@ use goodput::shard::{Manifest, ReadRejects, ReadShard};
 use goodput::source::FINGERPRINT_KEY;
 use goodput::tokenizer::{Tokenizer, TokenizerSource};
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::RowAccessor;
+use parquet::record::{Row as ParquetRow, RowAccessor};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -385,6 +385,7 @@ pub struct Segment {
     pub doc_token_start: u32,
     /// Packed rows only.
     pub tokens: Option<u32>,
+    pub copy: u32,
     pub score: Option<f32>,
 }
 
@@ -505,7 +506,7 @@ impl Out {
     /// The text of every kept document by id, put together from its segments ([`byte_tokenizer`]).
     pub fn texts(&self) -> BTreeMap<String, String> {
         let begins = usize::from(self.manifest().tokenizer.begin_token.is_some());
-        let mut ids: BTreeMap<String, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
+        let mut ids: BTreeMap<(String, u32), BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
         for row in self.rows() {
             for segment in &row.segments {
                 let start = match segment.row_start {
@@ -519,7 +520,7 @@ impl Out {
                     as usize;
                 let part = row.input_ids[start..start + tokens].to_vec();
                 let seen = ids
-                    .entry(segment.doc_id.clone())
+                    .entry((segment.doc_id.clone(), segment.copy))
                     .or_default()
                     .insert(segment.doc_token_start, part);
                 assert_eq!(seen, None, "a part of {} stands twice", segment.doc_id);
@@ -533,9 +534,15 @@ impl Out {
             }
             text_of(&ids)
         };
-        ids.into_iter()
-            .map(|(id, parts)| (id, whole(parts)))
-            .collect()
+        let mut texts = BTreeMap::new();
+        for ((id, copy), parts) in ids {
+            let text = whole(parts);
+            match copy {
+                0 => assert_eq!(texts.insert(id, text), None),
+                _ => assert_eq!(texts.get(&id), Some(&text), "copy {copy} of {id}"),
+            }
+        }
+        texts
     }
 
     /// The texts of the kept documents, sorted.
@@ -588,69 +595,66 @@ impl Out {
 
     /// The evidence of every dropped duplicate.
     pub fn duplicates(&self) -> Vec<Duplicate> {
-        let mut duplicates = Vec::new();
-        for path in self.parts("duplicates") {
-            let reader =
-                SerializedFileReader::new(fs::File::open(path).expect("a file")).expect("Parquet");
-            for row in reader.get_row_iter(None).expect("rows") {
-                let row = row.expect("a row");
-                let names: Vec<&String> = row.get_column_iter().map(|(name, _)| name).collect();
-                assert_eq!(
-                    names,
-                    ["dropped_id", "kept_id", "similarity", "rule", "tokens"]
-                );
-                duplicates.push(Duplicate {
-                    dropped_id: row.get_string(0).expect("text").clone(),
-                    kept_id: row.get_string(1).expect("text").clone(),
-                    similarity: row.get_float(2).expect("a float"),
-                    rule: row.get_string(3).expect("text").clone(),
-                    tokens: row.get_uint(4).expect("a number"),
-                });
-            }
-        }
-        duplicates
+        let names = ["dropped_id", "kept_id", "similarity", "rule", "tokens"];
+        self.evidence("duplicates", &names, |row| {
+            Ok(Duplicate {
+                dropped_id: row.get_string(0)?.clone(),
+                kept_id: row.get_string(1)?.clone(),
+                similarity: row.get_float(2)?,
+                rule: row.get_string(3)?.clone(),
+                tokens: row.get_uint(4)?,
+            })
+        })
     }
 
     /// The evidence of contamination.
     pub fn contamination(&self) -> Vec<Contaminated> {
+        let names = [
+            "doc_id",
+            "source",
+            "stage",
+            "byte_start",
+            "byte_end",
+            "set",
+            "item_id",
+            "items",
+            "overlap",
+            "keys_held",
+            "keys",
+        ];
+        self.evidence("contamination", &names, |row| {
+            Ok(Contaminated {
+                doc_id: row.get_string(0)?.clone(),
+                source: row.get_string(1)?.clone(),
+                stage: row.get_string(2)?.clone(),
+                byte_start: row.get_ulong(3)?,
+                byte_end: row.get_ulong(4)?,
+                set: row.get_string(5)?.clone(),
+                item_id: row.get_string(6)?.clone(),
+                items: row.get_uint(7)?,
+                overlap: row.get_double(8)?,
+                keys_held: row.get_uint(9)?,
+                keys: row.get_uint(10)?,
+            })
+        })
+    }
+
+    /// Every row of a folder of evidence, whose columns have these names.
+    fn evidence<T>(
+        &self,
+        folder: &str,
+        names: &[&str],
+        row_of: impl Fn(&ParquetRow) -> parquet::errors::Result<T>,
+    ) -> Vec<T> {
         let mut found = Vec::new();
-        for path in self.parts("contamination") {
-            let reader =
-                SerializedFileReader::new(fs::File::open(path).expect("a file")).expect("Parquet");
+        for path in self.parts(folder) {
+            let file = fs::File::open(path).expect("a file");
+            let reader = SerializedFileReader::new(file).expect("Parquet");
             for row in reader.get_row_iter(None).expect("rows") {
                 let row = row.expect("a row");
-                let names: Vec<&String> = row.get_column_iter().map(|(name, _)| name).collect();
-                assert_eq!(
-                    names,
-                    [
-                        "doc_id",
-                        "source",
-                        "stage",
-                        "byte_start",
-                        "byte_end",
-                        "set",
-                        "item_id",
-                        "items",
-                        "overlap",
-                        "keys_held",
-                        "keys"
-                    ]
-                );
-                let text = |at: usize| row.get_string(at).expect("text").clone();
-                let number = |at: usize| row.get_uint(at).expect("a number");
-                found.push(Contaminated {
-                    doc_id: text(0),
-                    source: text(1),
-                    stage: text(2),
-                    byte_start: row.get_ulong(3).expect("a number"),
-                    byte_end: row.get_ulong(4).expect("a number"),
-                    set: text(5),
-                    item_id: text(6),
-                    items: number(7),
-                    overlap: row.get_double(8).expect("a number"),
-                    keys_held: number(9),
-                    keys: number(10),
-                });
+                let columns: Vec<&String> = row.get_column_iter().map(|(name, _)| name).collect();
+                assert_eq!(columns, names);
+                found.push(row_of(&row).expect("a value of the column's type"));
             }
         }
         found
@@ -700,6 +704,7 @@ pub fn rows_of(shard: &Path) -> Vec<Row> {
                         row_start: segment.row_start,
                         doc_token_start: segment.doc_token_start,
                         tokens: segment.tokens,
+                        copy: segment.copy,
                         score: segment.score,
                     })
                     .collect(),
