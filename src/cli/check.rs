@@ -69,6 +69,8 @@ impl Check {
             .filter(|stage| stage.kind == StageRef::NearDedupe)
             .map(Proposals::of)
             .collect::<Result<Vec<_>, _>>()?;
+        let mut warnings = prepared.warnings.clone();
+        warnings.extend(curves.iter().filter_map(Proposals::warning));
         let later_segments = plan.segments().len() as u64 - 1;
         // A unit takes 32 bytes, and is at least as long as a line of text.
         let units = plan
@@ -99,7 +101,8 @@ impl Check {
             } else {
                 0
             };
-        let output_bytes = text_bytes / 2;
+        let copies = crate::order::build(&plan.order).map_or(1, |strategy| strategy.copies());
+        let output_bytes = text_bytes / 2 * copies;
         // An n-gram takes at most 22 bytes, and there are not more of them than tokens times orders.
         let models: u64 = plan
             .stages
@@ -126,7 +129,7 @@ impl Check {
                 "pipeline": plan.name, "pipeline_hash": plan.hash, "files": files, "file_bytes": bytes, "tasks": tasks,
                 "tokenizer": prepared.tokenizer.name(), "engine": prepared.tokenizer.engine(), "stages": stages,
                 "near_dedupe": curves.iter().map(Proposals::json).collect::<Vec<_>>(),
-                "order": plan.order.name, "pack": plan.pack.name,
+                "order": plan.order.name, "pack": plan.pack.name, "warnings": warnings,
                 "estimated_memory_bytes": memory_bytes, "estimated_model_hours": score_hours,
                 "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
             });
@@ -193,7 +196,7 @@ impl Check {
                 FLOPS_PER_CORE_SECOND / 1e9
             ));
         }
-        for warning in &prepared.warnings {
+        for warning in &warnings {
             text.push_str(&format!("warning     {warning}\n"));
         }
         if later_segments > 0 {
@@ -219,6 +222,9 @@ impl Check {
     }
 }
 
+/// A share of the pairs at the threshold below which bands are warned of.
+const FEW_FOUND: f64 = 0.5;
+
 /// Which pairs a near dedupe compares.
 struct Proposals {
     label: String,
@@ -226,6 +232,7 @@ struct Proposals {
     rows: u32,
     /// Whether the pipeline names them both.
     given: bool,
+    min_similarity: f64,
     measure: Measure,
     /// Bytes of shingles for a byte of text.
     bytes_a_byte: f64,
@@ -253,6 +260,7 @@ impl Proposals {
             bands,
             rows,
             given: given("bands") && given("rows"),
+            min_similarity: stage.options.number("min_similarity"),
             measure: global::measure(&stage.options),
             bytes_a_byte,
         })
@@ -275,9 +283,26 @@ impl Proposals {
         candidate_probability(jaccard, self.bands, self.rows)
     }
 
-    /// Similarities from 0.5 to 1 in steps of 0.05.
-    fn similarities() -> impl Iterator<Item = f64> {
-        (10..=20).map(|twentieths| f64::from(twentieths) / 20.0)
+    /// Similarities up to 1 in steps of 0.05, from 0.5 on or from two steps below the threshold.
+    fn similarities(&self) -> impl Iterator<Item = f64> + use<> {
+        let threshold = (self.min_similarity * 20.0).floor() as u32;
+        (threshold.saturating_sub(2).min(10)..=20).map(|twentieths| f64::from(twentieths) / 20.0)
+    }
+
+    /// Where the bands and rows that the pipeline names miss much of what it asks for.
+    fn warning(&self) -> Option<String> {
+        let found = self.probability(self.min_similarity, 1.0);
+        (self.given && found < FEW_FOUND).then(|| {
+            format!(
+                "{}: {} bands of {} rows compare {:.1} % of the pairs whose similarity is 'min_similarity' ({}); the \
+                 others stay, though they are similar; leave out 'bands' and 'rows' to have them chosen",
+                self.label,
+                self.bands,
+                self.rows,
+                100.0 * found,
+                self.min_similarity
+            )
+        })
     }
 
     fn table(&self) -> String {
@@ -296,10 +321,11 @@ impl Proposals {
                 Measure::Containment => "containment",
             }
         );
-        Self::similarities().for_each(|s| text.push_str(&format!("{s:>7.2}")));
+        self.similarities()
+            .for_each(|s| text.push_str(&format!("{s:>7.2}")));
         for (ratio, name) in self.ratios() {
             text.push_str(&format!("\n  {name:<16}"));
-            Self::similarities()
+            self.similarities()
                 .for_each(|s| text.push_str(&format!("{:>7.3}", self.probability(s, *ratio))));
         }
         text.push('\n');
@@ -311,7 +337,8 @@ impl Proposals {
             .ratios()
             .iter()
             .map(|(ratio, _)| {
-                let points: Vec<_> = Self::similarities()
+                let points: Vec<_> = self
+                    .similarities()
                     .map(|s| json!({ "similarity": s, "probability": self.probability(s, *ratio) }))
                     .collect();
                 json!({ "size_ratio": ratio, "points": points })

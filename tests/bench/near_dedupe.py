@@ -37,6 +37,7 @@ sys.path = [folder for folder in sys.path if Path(folder).resolve() != Path(__fi
 PACKAGES = ["datatrove==0.10.1", "orjson==3.13.0", "regex==2026.11.19", "spacy==3.8.18", "xxhash==3.8.2"]
 PACKAGES += ["zstandard==0.25.0", "click==8.5.1", "click-option-group==0.5.10", "datasets==5.2.0", "ftfy==6.3.1"]
 PACKAGES += ["bitarray==3.12.3", "psutil==7.2.2", "pybloom-live==4.0.0", "rich==13.9.4", "scipy==1.17.1"]
+PACKAGES += ["tokenizers==0.23.3"]
 # Its dependencies hold Spark, TensorFlow and Sphinx, which this part of it does not use.
 ALONE = ["text-dedup==0.4.0"]
 WORDS, BANDS, ROWS, SIMILARITY = 5, 15, 8, 0.8

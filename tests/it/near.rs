@@ -547,6 +547,14 @@ fn check_prints_the_curve_of_what_was_chosen() {
         .expect("a number");
     assert!(half < probability(&near, 0.85), "{near}");
     assert!(table.contains("half of it"), "{table}");
+    // Bands that would leave most of what is asked for where it is are warned of, and the curve shows it.
+    let (near, table) = check("min_similarity: 0.3, bands: 5, rows: 4");
+    assert!((probability(&near, 0.3) - 0.0399).abs() < 1e-3, "{near}");
+    assert!(
+        table.contains("warning") && table.contains("4.0 % of the pairs"),
+        "{table}"
+    );
+    assert!(!check("min_similarity: 0.3").1.contains("warning"));
     folder.pipeline("stages:\n  - near_dedupe: { min_similarity: 0.2, rows: 9 }\n");
     folder
         .goodput(&["check", "p.yaml"])
