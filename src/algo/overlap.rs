@@ -4,8 +4,8 @@
 //! An [`OverlapBuilder`] takes the texts in, an [`OverlapIndex`] looks for them. A text of `n` words
 //! or more is known by its n-grams; a shorter one as a whole, as a run of words.
 //!
-//! Memory: 4 bytes for each word of the texts, about 15 for each n-gram (8 of hash, 4 of place, 2 of
-//! filter, 1 of table), and a few hundred for each text and different word; 16 more for each n-gram
+//! Memory: 4 bytes for each word of the texts, 15 to 17 for each n-gram (8 of hash, 4 of place, 2 to 4
+//! of filter, 1 of table), and a few hundred for each text and different word; 16 more for each n-gram
 //! while the index is built. Looking takes 8 bytes for each word of the document.
 
 use super::bare_words::{bare_words, each_bare_word};
@@ -313,14 +313,18 @@ struct Window<'a> {
 
 impl OverlapIndex {
     /// Takes away every n-gram and short text that `text` holds: they don't count any more, from the
-    /// next [`OverlapIndex::settle`] on.
-    pub fn allow(&mut self, text: &str) {
+    /// next [`OverlapIndex::settle`] on. Returns whether it holds any.
+    pub fn allow(&mut self, text: &str) -> bool {
         let mut allowed = std::mem::take(&mut self.allowed);
         allowed.resize(self.places.len(), false);
         let mut runs: Vec<Box<[u32]>> = Vec::new();
-        self.scan(text, &mut |found, _| match found {
-            Match::Ngram(entry) => allowed[entry] = true,
-            Match::Run(_, words) => runs.push(words.into()),
+        let mut any = false;
+        self.scan(text, &mut |found, _| {
+            any = true;
+            match found {
+                Match::Ngram(entry) => allowed[entry] = true,
+                Match::Run(_, words) => runs.push(words.into()),
+            }
         });
         for run in runs {
             if self.runs.remove(&run).is_some() {
@@ -328,6 +332,7 @@ impl OverlapIndex {
             }
         }
         self.allowed = allowed;
+        any
     }
 
     /// Makes what was allowed so far take effect.
@@ -746,7 +751,9 @@ mod tests {
                 .expect("few words");
         }
         let mut index = builder.build();
-        allowed.iter().for_each(|text| index.allow(text));
+        for text in allowed {
+            index.allow(text);
+        }
         index.settle();
         index
     }

@@ -3,13 +3,17 @@
 //! In any N tokens in a row, one run of k tokens is the anchor: the one with the smallest hash, the last of
 //! equals. Equal stretches have equal anchors at the same place, so that only stretches with the same anchor have
 //! to be compared (winnowing: Schleimer, Wilkerson and Aiken 2003). The consecutive stretches that share one anchor
-//! make a *context* of N to 2N - k tokens. Two exchanges:
+//! make a *context* of N to 2N - k tokens. The exchanges:
 //!
 //! 1. contexts by (anchor, hash of the context, place), 32 bytes each, one for about (N - k + 2) / 2 tokens. Equal
 //!    contexts are repeats as a whole, decided on the tokens;
 //! 2. where one anchor has a few different contexts, the first of each is laid beside the others, anchor on anchor;
 //!    where it has many, their stretches are sorted by (hash, place), 24 bytes each, so that no large group is compared
-//!    pair by pair.
+//!    pair by pair. So it is known of every stretch of the first of each different context where it stands first;
+//! 3. copies of a context by its first place, 32 bytes each, where its anchor has other contexts too: they are told
+//!    what is known of the first.
+//!
+//! What was found is sorted by place, 32 bytes for each mark, and marks that touch become spans.
 //!
 //! Nothing is held in memory but what the sorts may hold, and time is that of sorting for any input.
 
