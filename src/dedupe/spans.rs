@@ -21,6 +21,7 @@ use crate::spill::{Sorter, Spill};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::io;
+use std::ops::Range;
 
 /// What a repeat is and what stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,12 +135,16 @@ struct Mark {
     unused: u32,
 }
 
-/// Documents whose contexts are found at a time.
-const BATCH_DOCUMENTS: u64 = 2_048;
+/// Most stretches of a document whose contexts are found at once. Where it has more, contexts end there: they are other
+/// ones then than those of the same text elsewhere, and are compared with these as any others of one anchor.
+const PIECE_STRETCHES: usize = 1 << 16;
+/// Pieces of documents whose contexts are found at a time, and the stretches from which on no more are.
+const BATCH_PIECES: usize = 2_048;
+const BATCH_STRETCHES: usize = 1 << 20;
 /// Contexts that are compared at a time.
 const BATCH_CONTEXTS: usize = 1 << 15;
 /// Copies of contexts of one anchor that are held until it is known whether it has one context only.
-const HELD_COPIES: usize = 1 << 12;
+const HELD_COPIES: usize = 1 << 15;
 /// Most different contexts of an anchor that are laid beside each other.
 const FEW: usize = 16;
 
@@ -170,20 +175,29 @@ pub fn decide(
     let mut contexts = spill.sorter("contexts", |a: &Context, b: &Context| {
         (a.anchor, a.hash, a.rank, a.start).cmp(&(b.anchor, b.hash, b.rank, b.start))
     });
-    let mut from = 0;
-    while from < documents.documents {
+    let mut pieces = pieces(documents, n).peekable();
+    let mut batch: Vec<(u64, Range<usize>)> = Vec::new();
+    while pieces.peek().is_some() {
         (documents.go_on)()?;
-        let to = documents.documents.min(from + BATCH_DOCUMENTS);
-        let found: Vec<Vec<Context>> = (from..to)
-            .into_par_iter()
-            .map_init(Scratch::default, |scratch, rank| {
-                contexts_of((documents.tokens)(rank), rank, rule, &powers, scratch)
+        batch.clear();
+        let mut stretches = 0;
+        while batch.len() < BATCH_PIECES
+            && stretches < BATCH_STRETCHES
+            && let Some((rank, starts)) = pieces.next()
+        {
+            stretches += starts.len();
+            batch.push((rank, starts));
+        }
+        let found: Vec<Vec<Context>> = batch
+            .par_iter()
+            .map_init(Scratch::default, |scratch, (rank, starts)| {
+                let tokens = &(documents.tokens)(*rank)[starts.start..starts.end + n - 1];
+                contexts_of(tokens, *rank, starts.start, rule, &powers, scratch)
             })
             .collect();
         for context in found.into_iter().flatten() {
             contexts.push(context)?;
         }
-        from = to;
     }
     report.contexts = contexts.len();
 
@@ -342,6 +356,16 @@ pub fn decide(
         report.close(span, &mut visit)?;
     }
     Ok(report)
+}
+
+/// Ranks and first tokens of all stretches, in pieces of at most [`PIECE_STRETCHES`].
+fn pieces(documents: RankedTokens<'_>, n: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
+    (0..documents.documents).flat_map(move |rank| {
+        let stretches = ((documents.tokens)(rank).len() + 1).saturating_sub(n);
+        (0..stretches)
+            .step_by(PIECE_STRETCHES)
+            .map(move |start| (rank, start..stretches.min(start + PIECE_STRETCHES)))
+    })
 }
 
 /// What two contexts have in common: ranks, starts, tokens.
@@ -695,10 +719,11 @@ impl Scratch {
     }
 }
 
-/// The contexts of a document, in order.
+/// The contexts of a document or a piece of it, in order; the first of these tokens is number `first` of the document.
 fn contexts_of(
     tokens: &[u32],
     rank: u64,
+    first: usize,
     rule: SpanRule,
     powers: &Powers,
     scratch: &mut Scratch,
@@ -718,7 +743,7 @@ fn contexts_of(
             anchor,
             hash: scratch.hash(start, length, powers),
             rank,
-            start: start as u32,
+            start: (first + start) as u32,
             tokens: length as u16,
             anchor_at: (place - start) as u16,
         });
@@ -893,17 +918,63 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_equal_tokens_keep_the_first_stretch_in_linear_time() {
-        let documents = vec![vec![7; 100_000], vec![7; 50_000]];
-        let (spans, report) = run(&documents, RULE, 1 << 24);
-        // The document's own first token is all that is no repeat.
+    fn a_stream_of_equal_tokens_keeps_the_first_stretch_and_work_is_linear() {
+        for count in [100_000, 200_000] {
+            let documents = vec![vec![7; count], vec![7; count / 2]];
+            let (spans, report) = run(&documents, RULE, 1 << 20);
+            // The document's own first token is all that is no repeat.
+            let told = |span: &Span| (span.rank, span.start..span.end);
+            assert_eq!(
+                spans.iter().map(told).collect::<Vec<_>>(),
+                [(0, 1..count as u32), (1, 0..count as u32 / 2)]
+            );
+            // One context for each stretch, each a copy of the first.
+            let stretches = (count * 3 / 2 - 2 * 7) as u64;
+            assert_eq!((report.contexts, report.stretches), (stretches, 0));
+            assert!(report.copies < stretches);
+        }
+    }
+
+    #[test]
+    fn many_copies_of_a_page_cost_what_their_contexts_cost() {
+        let page: Vec<u32> = (0..60).collect();
+        for count in [10_000, 20_000] {
+            let (spans, report) = run(&vec![page.clone(); count], RULE, 1 << 20);
+            assert_eq!(spans.len(), count - 1);
+            assert!(
+                spans
+                    .iter()
+                    .all(|span| (span.kept_rank, span.start, span.end) == (0, 0, 60))
+            );
+            assert_eq!(report.stretches, 0);
+            assert_eq!(report.contexts % count as u64, 0);
+            assert!(report.contexts / (count as u64) < 60 / 2, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn documents_shorter_than_the_least_make_no_work() {
+        let documents = vec![vec![7; 7]; 10_000];
         assert_eq!(
-            spans.iter().map(|span| span.rank).collect::<Vec<_>>(),
-            [0, 1]
+            run(&documents, RULE, 1 << 20),
+            (Vec::new(), SpanReport::default())
         );
-        assert_eq!((spans[0].start, spans[0].end), (1, 100_000));
-        assert_eq!((spans[1].start, spans[1].end), (0, 50_000));
-        assert_eq!(report.stretches, 0);
+    }
+
+    #[test]
+    fn a_repeat_over_the_border_of_pieces_is_found_whole() {
+        let long: Vec<u32> = (0..PIECE_STRETCHES as u32 + 1_000).collect();
+        let start = PIECE_STRETCHES - 30;
+        let documents = vec![long.clone(), long[start..start + 60].to_vec()];
+        let spans = run(&documents, RULE, 1 << 20).0;
+        let expected = Span {
+            rank: 1,
+            start: 0,
+            end: 60,
+            kept_rank: 0,
+            kept_start: start as u32,
+        };
+        assert_eq!(spans, [expected]);
     }
 
     #[test]
@@ -931,6 +1002,8 @@ mod tests {
         assert_eq!(spans.len(), 2 * 2_999);
         assert!(spans.iter().all(|span| span.kept_rank < span.rank));
         assert_eq!(report.tokens, 2_999 * 80);
+        // Only stretches of the contexts beside the numbers are compared one by one.
+        assert!(report.stretches < 3_000 * 40, "{report:?}");
     }
 
     proptest! {
