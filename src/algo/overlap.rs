@@ -905,7 +905,7 @@ mod tests {
         let hashed = keys.candidates(&numbers(2, 100_000), &mut found);
         assert!(found.is_empty() && hashed < 5_000, "{hashed} {found:?}");
         assert_eq!(keys.candidates(&known, &mut found), known.len() - 12);
-        assert_eq!(found, [0..known.len() - 12]);
+        assert_eq!((found.len(), found[0].clone()), (1, 0..known.len() - 12));
     }
 
     #[test]

@@ -114,7 +114,8 @@ pub const SPAN_DEDUPE: Spec = Spec {
               new token ids, and 'edits/' lists every cut with the first document that holds it. Of a document of which \
               nothing is left, all is rejected. Indentation, licence headers, tables and the fixed phrases of program \
               code repeat by nature: 50 tokens of them are few, and a cut leaves code that does not run; for sources of \
-              code choose a larger 'min_tokens', or leave the stage out and use 'near_dedupe'. Must stand before 'score'. Intermediate files take some 2 bytes a token, and text is kept for the cuts.",
+              code choose a larger 'min_tokens', or leave the stage out and use 'near_dedupe'. Must stand before \
+              'score'. Intermediate files take some 2 bytes a token, and text is kept for the cuts.",
     options: &[
         OptionSpec {
             name: "min_tokens",
