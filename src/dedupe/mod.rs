@@ -22,7 +22,7 @@
 //! that 32 bytes a mark, one for each of its contexts, and where an anchor has several contexts 32 bytes more for each
 //! copy of one, or 24 for each stretch of one where there are more than sixteen. Measured on ten million tokens with 300
 //! MiB: no disk for pages copied ten thousand times, 50 MiB for a hundred thousand pages of one template, and 585 MiB
-//! (58 bytes a token, the most seen) for one document of a single token, in 0.3 microseconds of a core a token.
+//! (61 bytes a token, the most seen) for one document of a single token, in 0.3 microseconds of a core a token.
 //!
 //! # Ten billion documents on many machines, on paper
 //!
