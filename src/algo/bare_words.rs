@@ -7,33 +7,107 @@
 //! that is removed or put in makes other words in both senses.
 
 use super::words::{
-    LOWER_CASE_OF_SHORT, SHORT_WORD_BYTES, hash_of_word, is_of_unspaced_script, is_word_character,
-    simple_lower_case,
+    SHORT_WORD_BYTES, bits_between, hash_of_short_word, hash_of_word, is_of_unspaced_script,
+    is_word_character, packed, simple_lower_case,
 };
 use std::ops::Range;
-
-const DROPPED: u8 = 0;
-
-/// What becomes of each ASCII character: a lower-case letter or a digit, a space for white space,
-/// else [`DROPPED`].
-const BARE: [u8; 128] = {
-    let mut table = [DROPPED; 128];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = match byte as u8 {
-            letter @ (b'a'..=b'z' | b'0'..=b'9') => letter,
-            letter @ b'A'..=b'Z' => letter.to_ascii_lowercase(),
-            b' ' | 0x09..=0x0d => b' ',
-            _ => DROPPED,
-        };
-        byte += 1;
-    }
-    table
-};
+use std::sync::LazyLock;
 
 /// Whether a character belongs to bare words: a letter, mark, digit or other number.
 fn is_bare(c: char) -> bool {
     c != '_' && is_word_character(c)
+}
+
+/// What a character is to bare words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// It is dropped.
+    Nothing,
+    /// It ends a word.
+    Space,
+    /// It is a word of its own.
+    Whole,
+    /// It belongs to a word, as this character.
+    Lower(char),
+}
+
+impl Part {
+    fn of(c: char) -> Part {
+        if is_bare(c) {
+            match is_of_unspaced_script(c) {
+                true => Part::Whole,
+                false => Part::Lower(simple_lower_case(c)),
+            }
+        } else if c.is_whitespace() {
+            Part::Space
+        } else {
+            Part::Nothing
+        }
+    }
+}
+
+/// In [`PARTS`]: control characters, so that they are no lower case of anything.
+const NOTHING: u16 = 0;
+const SPACE: u16 = 1;
+const WHOLE: u16 = 2;
+
+/// For each character below U+10000 what it is: one of the constants above, else its lower case. Looking a
+/// character's properties up takes many times longer than this.
+static PARTS: LazyLock<Vec<u16>> = LazyLock::new(|| {
+    let part = |code| match char::from_u32(code).map_or(Part::Nothing, Part::of) {
+        Part::Nothing => NOTHING,
+        Part::Space => SPACE,
+        Part::Whole => WHOLE,
+        Part::Lower(lower) => u16::try_from(u32::from(lower))
+            .expect("lower cases of characters below U+10000 are below it too"),
+    };
+    (0..0x1_0000).map(part).collect()
+});
+
+fn part_of(c: char, parts: &[u16]) -> Part {
+    match parts.get(c as usize) {
+        Some(&NOTHING) => Part::Nothing,
+        Some(&SPACE) => Part::Space,
+        Some(&WHOLE) => Part::Whole,
+        Some(&lower) => {
+            Part::Lower(char::from_u32(u32::from(lower)).expect("the code of a character"))
+        }
+        None => Part::of(c),
+    }
+}
+
+/// Bytes that are classified at a time.
+const BLOCK_BYTES: usize = 64;
+
+/// What the bytes of a block are, one bit for each, the lowest for the first.
+struct Block {
+    /// ASCII letters, digits, and all that isn't ASCII.
+    in_run: u64,
+    not_ascii: u64,
+    /// White space of ASCII.
+    space: u64,
+}
+
+impl Block {
+    #[inline]
+    fn of(bytes: &[u8]) -> Block {
+        let mut in_run = [0u8; BLOCK_BYTES];
+        let mut not_ascii = [0u8; BLOCK_BYTES];
+        let mut space = [0u8; BLOCK_BYTES];
+        let flags = in_run.iter_mut().zip(&mut not_ascii).zip(&mut space);
+        for (((in_run, not_ascii), space), &byte) in flags.zip(bytes) {
+            let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
+            let digit = byte.wrapping_sub(b'0') < 10;
+            *in_run = u8::from(letter | digit | (byte >= 0x80));
+            *not_ascii = u8::from(byte >= 0x80);
+            *space = u8::from((byte == b' ') | (byte.wrapping_sub(0x09) < 5));
+        }
+        Block {
+            in_run: packed(&in_run),
+            not_ascii: packed(&not_ascii),
+            space: packed(&space),
+        }
+    }
 }
 
 /// Fills `hashes` with one 64-bit hash for each bare word of `text`, in order.
@@ -45,59 +119,179 @@ fn is_bare(c: char) -> bool {
 /// a character of its own makes another word than a composed one.
 pub fn bare_words(text: &str, hashes: &mut Vec<u64>) {
     hashes.clear();
-    let bytes = text.as_bytes();
-    // The word so far; room for the longest one, and for a whole load behind it.
-    let mut word = vec![0; bytes.len() + SHORT_WORD_BYTES];
-    let mut length = 0;
-    let mut finish = |word: &[u8], length: &mut usize| {
-        if *length > 0 {
-            hashes.push(hash_of_word(word, 0, *length));
-            *length = 0;
-        }
+    // About as many as prose has.
+    hashes.reserve(text.len() / 5);
+    let mut words = Hashed {
+        text,
+        parts: PARTS.as_slice(),
+        run: 0..0,
+        word: Vec::new(),
+        length: 0,
+        hashes,
     };
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        if byte < 0x80 {
-            at += 1;
-            let bare = BARE[usize::from(byte)];
-            if bare == b' ' {
-                finish(&word, &mut length);
-            } else {
-                // Written in any case, kept where it stays: no jump depends on punctuation.
-                word[length] = bare;
-                length += usize::from(bare != DROPPED);
-            }
-            continue;
-        }
-        let character = text[at..]
-            .chars()
-            .next()
-            .expect("before the end, on a border");
-        at += character.len_utf8();
-        let lower = match LOWER_CASE_OF_SHORT.get(character as usize) {
-            Some(&lower) => char::from_u32(u32::from(lower)).filter(|&lower| lower != '\0'),
-            None if !is_bare(character) => None,
-            None if is_of_unspaced_script(character) => {
-                finish(&word, &mut length);
-                length = character.encode_utf8(&mut word).len();
-                finish(&word, &mut length);
-                continue;
-            }
-            None => Some(simple_lower_case(character)),
-        };
-        match lower {
-            Some(lower) => {
-                // A lower case may take a byte more than the character.
-                if word.len() < length + 4 + SHORT_WORD_BYTES {
-                    word.resize(word.len() * 2 + 4, 0);
+    // The run that goes on at the end of a block: its start, whether it belongs to the word before, and whether all
+    // of it so far is ASCII.
+    let mut open: Option<(usize, bool, bool)> = None;
+    // Whether white space stands between the last run and this block.
+    let mut space_before = true;
+    for (number, bytes) in text.as_bytes().chunks(BLOCK_BYTES).enumerate() {
+        let block = Block::of(bytes);
+        let base = number * BLOCK_BYTES;
+        let shifted = block.in_run << 1 | u64::from(open.is_some());
+        let mut starts = block.in_run & !shifted;
+        let mut ends = shifted & !block.in_run;
+        // Behind the last run.
+        let mut from = 0;
+        while ends != 0 {
+            let end = ends.trailing_zeros();
+            ends &= ends - 1;
+            let (start, joins, is_ascii) = match open.take() {
+                Some((start, joins, is_ascii)) => {
+                    // What goes on from the block before may end with it.
+                    let here = block.not_ascii & !(u64::MAX << end);
+                    (start, joins, is_ascii && here == 0)
                 }
-                length += lower.encode_utf8(&mut word[length..]).len();
-            }
-            None if character.is_whitespace() => finish(&word, &mut length),
-            None => {}
+                None => {
+                    let start = starts.trailing_zeros();
+                    starts &= starts - 1;
+                    let space = block.space & !(u64::MAX << start) & (u64::MAX << from) != 0;
+                    let is_ascii = block.not_ascii & bits_between(start, end) == 0;
+                    (base + start as usize, !(space | space_before), is_ascii)
+                }
+            };
+            words.push(start..base + end as usize, joins, is_ascii);
+            space_before = false;
+            from = end;
+        }
+        if let Some((_, _, is_ascii)) = &mut open {
+            // It fills the block.
+            *is_ascii &= block.not_ascii == 0;
+        } else if starts != 0 {
+            let start = starts.trailing_zeros();
+            let space = block.space & !(u64::MAX << start) & (u64::MAX << from) != 0;
+            let is_ascii = block.not_ascii & (u64::MAX << start) == 0;
+            open = Some((base + start as usize, !(space | space_before), is_ascii));
+            space_before = false;
+        } else {
+            space_before |= block.space & (u64::MAX << from) != 0;
         }
     }
-    finish(&word, &mut length);
+    if let Some((start, joins, is_ascii)) = open {
+        words.push(start..text.len(), joins, is_ascii);
+    }
+    words.finish();
+}
+
+/// Runs of letters and digits of ASCII and of all characters outside ASCII, on their way into words.
+struct Hashed<'a> {
+    text: &'a str,
+    parts: &'a [u16],
+    /// The word so far, where it is one run of ASCII.
+    run: Range<usize>,
+    /// The word so far in lower case, where it is not, and its length. One of the two is empty.
+    word: Vec<u8>,
+    length: usize,
+    hashes: &'a mut Vec<u64>,
+}
+
+impl Hashed<'_> {
+    /// Takes the next run, which `joins` the word before where no white space of ASCII stands between.
+    #[inline]
+    fn push(&mut self, run: Range<usize>, joins: bool, is_ascii: bool) {
+        if !joins {
+            self.finish();
+        }
+        if is_ascii && self.run.is_empty() && self.length == 0 {
+            self.run = run;
+        } else {
+            self.append(run, is_ascii);
+        }
+    }
+
+    fn append(&mut self, run: Range<usize>, is_ascii: bool) {
+        let before = std::mem::take(&mut self.run);
+        // A lower case may take a byte more than the character, and a whole load must be there behind the word.
+        let most = self.length + before.len() + 2 * run.len() + 2 * SHORT_WORD_BYTES;
+        if self.word.len() < most {
+            self.word.resize(most, 0);
+        }
+        self.lower(before);
+        if is_ascii {
+            self.lower(run);
+            return;
+        }
+        for character in self.text[run].chars() {
+            match part_of(character, self.parts) {
+                Part::Lower(lower) => self.encode(lower),
+                Part::Nothing => {}
+                Part::Space => self.finish_word(),
+                Part::Whole => {
+                    self.finish_word();
+                    self.encode(character);
+                    self.finish_word();
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn encode(&mut self, character: char) {
+        self.length += character.encode_utf8(&mut self.word[self.length..]).len();
+    }
+
+    /// Appends a run of ASCII to the word, which has room for it.
+    fn lower(&mut self, run: Range<usize>) {
+        let Range { start, end } = run;
+        let bytes = self.text.as_bytes();
+        match bytes.get(start..start + SHORT_WORD_BYTES) {
+            Some(sixteen) if end - start <= SHORT_WORD_BYTES => {
+                let lower = lower_case(sixteen).to_le_bytes();
+                self.word[self.length..][..SHORT_WORD_BYTES].copy_from_slice(&lower);
+            }
+            _ => {
+                let to = &mut self.word[self.length..][..end - start];
+                to.copy_from_slice(&bytes[start..end]);
+                to.make_ascii_lowercase();
+            }
+        }
+        self.length += end - start;
+    }
+
+    /// Ends the word, if there is one.
+    #[inline]
+    fn finish(&mut self) {
+        let Range { start, end } = std::mem::take(&mut self.run);
+        let length = end - start;
+        if length == 0 {
+            self.finish_word();
+            return;
+        }
+        match self.text.as_bytes().get(start..start + SHORT_WORD_BYTES) {
+            Some(sixteen) if length <= SHORT_WORD_BYTES => {
+                self.hashes
+                    .push(hash_of_short_word(lower_case(sixteen), length));
+            }
+            _ => {
+                self.append(start..end, true);
+                self.finish_word();
+            }
+        }
+    }
+
+    fn finish_word(&mut self) {
+        if self.length > 0 {
+            self.hashes.push(hash_of_word(&self.word, 0, self.length));
+            self.length = 0;
+        }
+    }
+}
+
+/// Letters and digits of ASCII in lower case; what else stands in the sixteen bytes becomes anything.
+#[inline]
+fn lower_case(sixteen: &[u8]) -> u128 {
+    let sixteen = sixteen.try_into().expect("sixteen bytes");
+    // The bit that letters and digits of ASCII have, but for upper-case letters.
+    u128::from_le_bytes(sixteen) | u128::from_le_bytes([0x20; 16])
 }
 
 /// Calls `visit` for each bare word of `text`, in order, as long as it says `true`: with its bytes

@@ -192,7 +192,7 @@ pub(super) fn simple_lower_case(c: char) -> char {
 
 /// For each character below U+0800, which is what two bytes of UTF-8 hold, its lower-case form
 /// where it belongs to spoken words, else 0.
-pub(super) static LOWER_CASE_OF_SHORT: LazyLock<Vec<u16>> = LazyLock::new(|| {
+static LOWER_CASE_OF_SHORT: LazyLock<Vec<u16>> = LazyLock::new(|| {
     (0..0x800)
         .map(|code| {
             let character = char::from_u32(code).expect("below the surrogates");
@@ -259,7 +259,7 @@ pub fn normalised_words(text: &str, hashes: &mut Vec<u64>) {
 
 /// The bits from number `first` on and before number `end`, which is larger.
 #[inline]
-fn bits_between(first: u32, end: u32) -> u64 {
+pub(super) fn bits_between(first: u32, end: u32) -> u64 {
     (u64::MAX >> (64 - (end - first))) << first
 }
 
@@ -277,7 +277,14 @@ pub(super) fn hash_of_word(bytes: &[u8], start: usize, end: usize) -> u64 {
     let sixteen = bytes[start..start + SHORT_WORD_BYTES]
         .try_into()
         .expect("sixteen bytes");
-    let word = u128::from_le_bytes(sixteen) & (u128::MAX >> (8 * (SHORT_WORD_BYTES - length)));
+    hash_of_short_word(u128::from_le_bytes(sixteen), length)
+}
+
+/// [`hash_of_word`] of a word of 1 to [`SHORT_WORD_BYTES`] bytes, which are the lowest of `word`; what is above them
+/// doesn't count.
+#[inline]
+pub(super) fn hash_of_short_word(word: u128, length: usize) -> u64 {
+    let word = word & (u128::MAX >> (8 * (SHORT_WORD_BYTES - length)));
     mix(mix(word as u64, (word >> 64) as u64), length as u64)
 }
 
@@ -298,7 +305,7 @@ fn run_bits(bytes: &[u8]) -> (u64, u64) {
 
 /// The lowest bits of 64 bytes, which are 0 or 1.
 #[inline]
-fn packed(flags: &[u8; 64]) -> u64 {
+pub(super) fn packed(flags: &[u8; 64]) -> u64 {
     let mut bits = 0;
     for (number, eight) in flags.chunks_exact(8).enumerate() {
         let eight = u64::from_le_bytes(eight.try_into().expect("chunks of eight"));

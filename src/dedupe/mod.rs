@@ -15,6 +15,15 @@
 //! sort (240), and a document that shares buckets has 16 bytes for each of them, and 8 more where it
 //! stays.
 //!
+//! # What the others cost
+//!
+//! Exact dedupe sorts 32 bytes a document, that of paragraphs and lines 32 bytes a paragraph or line. Spans of 50 tokens
+//! sort 32 bytes a context, of which text without repeats has 0.054 a token: 1.7 bytes a token. A copied page adds to
+//! that 32 bytes a mark, one for each of its contexts, and where an anchor has several contexts 32 bytes more for each
+//! copy of one, or 24 for each stretch of one where there are more than sixteen. Measured on ten million tokens with 300
+//! MiB: no disk for pages copied ten thousand times, 50 MiB for a hundred thousand pages of one template, and 585 MiB
+//! (61 bytes a token, the most seen) for one document of a single token, in 0.3 microseconds of a core a token.
+//!
 //! # Ten billion documents on many machines, on paper
 //!
 //! Not built. 10 billion documents of 4 kB are 40 TB of text; say on 100 machines of 32 cores with

@@ -3,13 +3,17 @@
 //! In any N tokens in a row, one run of k tokens is the anchor: the one with the smallest hash, the last of
 //! equals. Equal stretches have equal anchors at the same place, so that only stretches with the same anchor have
 //! to be compared (winnowing: Schleimer, Wilkerson and Aiken 2003). The consecutive stretches that share one anchor
-//! make a *context* of N to 2N - k tokens. Two exchanges:
+//! make a *context* of N to 2N - k tokens. The exchanges:
 //!
 //! 1. contexts by (anchor, hash of the context, place), 32 bytes each, one for about (N - k + 2) / 2 tokens. Equal
 //!    contexts are repeats as a whole, decided on the tokens;
 //! 2. where one anchor has a few different contexts, the first of each is laid beside the others, anchor on anchor;
 //!    where it has many, their stretches are sorted by (hash, place), 24 bytes each, so that no large group is compared
-//!    pair by pair.
+//!    pair by pair. So it is known of every stretch of the first of each different context where it stands first;
+//! 3. copies of a context by its first place, 32 bytes each, where its anchor has other contexts too: they are told
+//!    what is known of the first.
+//!
+//! What was found is sorted by place, 32 bytes for each mark, and marks that touch become spans.
 //!
 //! Nothing is held in memory but what the sorts may hold, and time is that of sorting for any input.
 
@@ -17,6 +21,7 @@ use crate::spill::{Sorter, Spill};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::io;
+use std::ops::Range;
 
 /// What a repeat is and what stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +64,10 @@ pub struct Span {
     pub start: u32,
     /// The token after the last one.
     pub end: u32,
-    /// Rank of the document where it stands too; where the first occurrence stays, one that is earlier. It is not
-    /// always the very first: what stands there may itself go, because it stands earlier still.
+    /// Rank of the document where it stands too. Where the first occurrence stays, it is the first document, in order of
+    /// rank, that holds these N tokens in a row: each token of the span lies in a stretch of N tokens of which this is so.
+    /// (What stands there may go in part all the same, where its own beginning or end, with more before or after it,
+    /// stands earlier still: then no one place holds the whole of it in the end.)
     pub kept_rank: u64,
     /// The first token there.
     pub kept_start: u32,
@@ -73,6 +80,8 @@ pub struct SpanReport {
     pub contexts: u64,
     /// Stretches of different contexts of one anchor that were compared.
     pub stretches: u64,
+    /// Copies of contexts of an anchor that has several, whose stretches may stand earlier than the whole.
+    pub copies: u64,
     /// Spans that were found.
     pub spans: u64,
     /// Their tokens.
@@ -102,6 +111,18 @@ struct Stretch {
     unused: u32,
 }
 
+/// A context that stands elsewhere as a whole: stretches of it may stand earlier than the whole does.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct CopiedContext {
+    kept_rank: u64,
+    rank: u64,
+    kept_start: u32,
+    start: u32,
+    tokens: u32,
+    unused: u32,
+}
+
 /// A stretch that is known to stand elsewhere.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -114,10 +135,16 @@ struct Mark {
     unused: u32,
 }
 
-/// Documents whose contexts are found at a time.
-const BATCH_DOCUMENTS: u64 = 2_048;
+/// Most stretches of a document whose contexts are found at once. Where it has more, contexts end there: they are other
+/// ones then than those of the same text elsewhere, and are compared with these as any others of one anchor.
+const PIECE_STRETCHES: usize = 1 << 16;
+/// Pieces of documents whose contexts are found at a time, and the stretches from which on no more are.
+const BATCH_PIECES: usize = 2_048;
+const BATCH_STRETCHES: usize = 1 << 20;
 /// Contexts that are compared at a time.
 const BATCH_CONTEXTS: usize = 1 << 15;
+/// Copies of contexts of one anchor that are held until it is known whether it has one context only.
+const HELD_COPIES: usize = 1 << 15;
 /// Most different contexts of an anchor that are laid beside each other.
 const FEW: usize = 16;
 
@@ -143,29 +170,38 @@ pub fn decide(
     let n = rule.min_tokens as usize;
     let powers = Powers::new(2 * n);
     let mut report = SpanReport::default();
-    // Three sorts at a time at most.
-    let spill = spill.share(3);
+    // Five sorts at a time at most.
+    let spill = spill.share(5);
     let mut contexts = spill.sorter("contexts", |a: &Context, b: &Context| {
         (a.anchor, a.hash, a.rank, a.start).cmp(&(b.anchor, b.hash, b.rank, b.start))
     });
-    let mut from = 0;
-    while from < documents.documents {
+    let mut pieces = pieces(documents, n).peekable();
+    let mut batch: Vec<(u64, Range<usize>)> = Vec::new();
+    while pieces.peek().is_some() {
         (documents.go_on)()?;
-        let to = documents.documents.min(from + BATCH_DOCUMENTS);
-        let found: Vec<Vec<Context>> = (from..to)
-            .into_par_iter()
-            .map_init(Scratch::default, |scratch, rank| {
-                contexts_of((documents.tokens)(rank), rank, rule, &powers, scratch)
+        batch.clear();
+        let mut stretches = 0;
+        while batch.len() < BATCH_PIECES
+            && stretches < BATCH_STRETCHES
+            && let Some((rank, starts)) = pieces.next()
+        {
+            stretches += starts.len();
+            batch.push((rank, starts));
+        }
+        let found: Vec<Vec<Context>> = batch
+            .par_iter()
+            .map_init(Scratch::default, |scratch, (rank, starts)| {
+                let tokens = &(documents.tokens)(*rank)[starts.start..starts.end + n - 1];
+                contexts_of(tokens, *rank, starts.start, rule, &powers, scratch)
             })
             .collect();
         for context in found.into_iter().flatten() {
             contexts.push(context)?;
         }
-        from = to;
     }
     report.contexts = contexts.len();
 
-    let mut marks = spill.sorter("span-marks", |a: &Mark, b: &Mark| {
+    let by_place = |a: &Mark, b: &Mark| {
         let key = |mark: &Mark| {
             (
                 mark.rank,
@@ -173,6 +209,21 @@ pub fn decide(
                 !mark.tokens,
                 mark.kept_rank,
                 mark.kept_start,
+            )
+        };
+        key(a).cmp(&key(b))
+    };
+    let mut marks = spill.sorter("span-marks", by_place);
+    // Marks in the first of each different context, to be handed on to its copies.
+    let mut firsts = spill.sorter("span-firsts", by_place);
+    let mut copies = spill.sorter("span-copies", |a: &CopiedContext, b: &CopiedContext| {
+        let key = |copy: &CopiedContext| {
+            (
+                copy.kept_rank,
+                copy.kept_start,
+                copy.tokens,
+                copy.rank,
+                copy.start,
             )
         };
         key(a).cmp(&key(b))
@@ -187,13 +238,16 @@ pub fn decide(
             powers: &powers,
             scratch: Scratch::default(),
             marks: &mut marks,
+            firsts: &mut firsts,
+            copies: &mut copies,
             stretches: &mut stretches,
             pairs: Vec::new(),
             groups: Vec::new(),
             ends: Vec::new(),
         };
-        // The first of each different context of the anchor in work, as long as they are few.
+        // The first of each different context of the anchor in work, as long as they are few, and copies of them.
         let mut group: Vec<Context> = Vec::new();
+        let mut held: Vec<[Context; 2]> = Vec::new();
         let mut first: Option<Context> = None;
         for context in contexts.finish()? {
             let context = context?;
@@ -201,12 +255,15 @@ pub fn decide(
                 Some(first) if first.anchor == context.anchor => {
                     let same = |context: Context| (context.hash, context.tokens, context.anchor_at);
                     if same(first) == same(context) {
-                        compared.pair(first, context)?;
+                        held.push([first, context]);
+                        if held.len() == HELD_COPIES {
+                            compared.copied(&mut held, false)?;
+                        }
                         continue;
                     }
                 }
                 _ => {
-                    compared.group(&mut group)?;
+                    compared.group(&mut group, &mut held)?;
                 }
             }
             first = Some(context);
@@ -223,39 +280,42 @@ pub fn decide(
                 group.truncate(FEW + 1);
             }
         }
-        compared.group(&mut group)?;
+        compared.group(&mut group, &mut held)?;
         compared.close()?;
     }
     report.stretches = stretches.len();
+    report.copies = copies.len();
 
     {
         let of =
             |stretch: &Stretch| &(documents.tokens)(stretch.rank)[stretch.start as usize..][..n];
         // The first of each text of this hash: almost always one.
-        let mut firsts: Vec<Stretch> = Vec::new();
+        let mut same_hash: Vec<Stretch> = Vec::new();
         for stretch in stretches.finish()? {
             let stretch = stretch?;
-            if firsts
+            if same_hash
                 .first()
                 .is_some_and(|first| first.hash != stretch.hash)
             {
-                firsts.clear();
+                same_hash.clear();
             }
             let place = |stretch: &Stretch| (stretch.rank, stretch.start);
-            match firsts.iter().find(|first| of(first) == of(&stretch)) {
+            match same_hash.iter().find(|first| of(first) == of(&stretch)) {
                 // One that was split twice.
                 Some(first) if place(first) == place(&stretch) => {}
                 Some(first) => push(
-                    &mut marks,
+                    &mut firsts,
                     rule,
                     [stretch.rank, first.rank],
                     [stretch.start, first.start],
                     rule.min_tokens,
                 )?,
-                None => firsts.push(stretch),
+                None => same_hash.push(stretch),
             }
         }
     }
+    (documents.go_on)()?;
+    hand_on(firsts.finish()?, copies.finish()?, n, &mut marks)?;
 
     let mut open: Option<Span> = None;
     for mark in marks.finish()? {
@@ -263,9 +323,11 @@ pub fn decide(
         let end = mark.start + mark.tokens;
         if let Some(span) = &mut open
             && span.rank == mark.rank
+            && (span.kept_rank == mark.kept_rank || !rule.keep_first)
             && mark.start <= span.end
         {
-            // Where it goes on as it does over there, it is one span.
+            // Where it goes on as it does over there, it is one span. Elsewhere in the document that keeps it is as
+            // good: of a token that is repeated ten times, each ten begin with the first.
             let more = end.saturating_sub(span.end) as usize;
             let here = &(documents.tokens)(span.rank)[span.end as usize..][..more];
             let there = (span.kept_start + span.end - span.start) as usize;
@@ -296,39 +358,128 @@ pub fn decide(
     Ok(report)
 }
 
+/// Ranks and first tokens of all stretches, in pieces of at most [`PIECE_STRETCHES`].
+fn pieces(documents: RankedTokens<'_>, n: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
+    (0..documents.documents).flat_map(move |rank| {
+        let stretches = ((documents.tokens)(rank).len() + 1).saturating_sub(n);
+        (0..stretches)
+            .step_by(PIECE_STRETCHES)
+            .map(move |start| (rank, start..stretches.min(start + PIECE_STRETCHES)))
+    })
+}
+
 /// What two contexts have in common: ranks, starts, tokens.
 type Common = ([u64; 2], [u32; 2], u32);
 
-/// What is known of contexts goes into marks, and what is not into stretches.
-struct Compared<'a, 'd, M, S> {
+/// Gives the marks in the first of each different context to its copies as well, and all of them to `marks`. What is
+/// not marked in the first of its kind stands first there.
+fn hand_on<M>(
+    firsts: impl Iterator<Item = io::Result<Mark>>,
+    copies: impl Iterator<Item = io::Result<CopiedContext>>,
+    n: usize,
+    marks: &mut Sorter<Mark, M>,
+) -> io::Result<()>
+where
+    M: Fn(&Mark, &Mark) -> Ordering + Send + Sync + Clone + 'static,
+{
+    let mut firsts = firsts.peekable();
+    // The context in work: its rank, start and tokens, and what its first tokens to last tokens are copies of.
+    let mut context = None;
+    let mut parts: Vec<Mark> = Vec::new();
+    for copy in copies {
+        let copy = copy?;
+        let this = (copy.kept_rank, copy.kept_start, copy.tokens);
+        if context != Some(this) {
+            context = Some(this);
+            parts.clear();
+            let whole = |start: u32, end: u32| Mark {
+                rank: copy.kept_rank,
+                kept_rank: copy.kept_rank,
+                start,
+                tokens: end - start,
+                kept_start: start,
+                unused: 0,
+            };
+            // First stretch that no part has, and the one after the last.
+            let mut next = copy.kept_start;
+            let last = copy.kept_start + copy.tokens - n as u32;
+            while let Some(mark) = firsts.next_if(|mark| match mark {
+                Ok(mark) => (mark.rank, mark.start) <= (copy.kept_rank, last),
+                Err(_) => true,
+            }) {
+                let mark = mark?;
+                marks.push(mark)?;
+                if mark.rank != copy.kept_rank || mark.start < next {
+                    continue;
+                }
+                if next < mark.start {
+                    parts.push(whole(next, mark.start - 1 + n as u32));
+                }
+                next = mark.start + mark.tokens + 1 - n as u32;
+                match parts.last_mut() {
+                    Some(before)
+                        if before.start + before.tokens + 1 == mark.start + n as u32
+                            && before.kept_rank == mark.kept_rank
+                            && before.kept_start + (mark.start - before.start)
+                                == mark.kept_start =>
+                    {
+                        before.tokens = mark.start + mark.tokens - before.start;
+                    }
+                    _ => parts.push(mark),
+                }
+            }
+            if next <= last {
+                parts.push(whole(next, copy.kept_start + copy.tokens));
+            }
+        }
+        for part in &parts {
+            marks.push(Mark {
+                rank: copy.rank,
+                start: copy.start + (part.start - copy.kept_start),
+                ..*part
+            })?;
+        }
+    }
+    firsts.try_for_each(|mark| marks.push(mark?))
+}
+
+/// What is known of contexts goes into marks, firsts and copies, and what is not into stretches.
+struct Compared<'a, 'd, M, C, S> {
     documents: RankedTokens<'d>,
     rule: SpanRule,
     powers: &'a Powers,
     scratch: Scratch,
     marks: &'a mut Sorter<Mark, M>,
+    firsts: &'a mut Sorter<Mark, M>,
+    copies: &'a mut Sorter<CopiedContext, C>,
     stretches: &'a mut Sorter<Stretch, S>,
-    /// Contexts of one hash: the first one, and one like it.
-    pairs: Vec<[Context; 2]>,
+    /// Contexts of one hash: the first one, and one like it; and whether they are all that their anchor has.
+    pairs: Vec<([Context; 2], bool)>,
     /// Different contexts of one anchor, group after group, and where each group ends.
     groups: Vec<Context>,
     ends: Vec<usize>,
 }
 
-impl<M, S> Compared<'_, '_, M, S>
+impl<M, C, S> Compared<'_, '_, M, C, S>
 where
     M: Fn(&Mark, &Mark) -> Ordering + Send + Sync + Clone + 'static,
+    C: Fn(&CopiedContext, &CopiedContext) -> Ordering + Send + Sync + Clone + 'static,
     S: Fn(&Stretch, &Stretch) -> Ordering + Send + Sync + Clone + 'static,
 {
-    fn pair(&mut self, first: Context, other: Context) -> io::Result<()> {
-        self.pairs.push([first, other]);
-        if self.pairs.len() == BATCH_CONTEXTS {
-            self.close()?;
+    /// Takes contexts like the first of their kind; `alone` where their anchor has no other kind.
+    fn copied(&mut self, held: &mut Vec<[Context; 2]>, alone: bool) -> io::Result<()> {
+        for pair in held.drain(..) {
+            self.pairs.push((pair, alone));
+            if self.pairs.len() == BATCH_CONTEXTS {
+                self.close()?;
+            }
         }
         Ok(())
     }
 
-    /// Takes the different contexts of an anchor, unless there is one only or they were split.
-    fn group(&mut self, group: &mut Vec<Context>) -> io::Result<()> {
+    /// Takes the different contexts of an anchor, unless there is one only or they were split, and copies of them.
+    fn group(&mut self, group: &mut Vec<Context>, held: &mut Vec<[Context; 2]>) -> io::Result<()> {
+        self.copied(held, group.len() == 1)?;
         if (2..=FEW).contains(&group.len()) {
             group.sort_unstable_by_key(|context| (context.rank, context.start));
             self.groups.extend_from_slice(group);
@@ -348,11 +499,21 @@ where
         let equal: Vec<bool> = self
             .pairs
             .par_iter()
-            .map(|&[a, b]| documents.of(a) == documents.of(b))
+            .map(|&([a, b], _)| documents.of(a) == documents.of(b))
             .collect();
-        for ([first, other], equal) in std::mem::take(&mut self.pairs).into_iter().zip(equal) {
-            if equal {
-                let tokens = u32::from(first.tokens);
+        let pairs = std::mem::take(&mut self.pairs);
+        for (([first, other], alone), equal) in pairs.into_iter().zip(equal) {
+            let tokens = u32::from(first.tokens);
+            if equal && rule.keep_first && !alone {
+                self.copies.push(CopiedContext {
+                    kept_rank: first.rank,
+                    rank: other.rank,
+                    kept_start: first.start,
+                    start: other.start,
+                    tokens,
+                    unused: 0,
+                })?;
+            } else if equal {
                 push(
                     self.marks,
                     rule,
@@ -375,16 +536,22 @@ where
             .par_iter()
             .map(|group| {
                 let mut common = Vec::new();
+                let mut found = Vec::new();
                 for (at, &later) in group.iter().enumerate() {
+                    found.clear();
+                    found.resize(
+                        usize::from(later.tokens) + 1 - rule.min_tokens as usize,
+                        false,
+                    );
                     for &earlier in &group[..at] {
-                        common.extend(documents.common(later, earlier, rule.min_tokens));
+                        documents.common(later, earlier, rule.min_tokens, &mut found, &mut common);
                     }
                 }
                 common
             })
             .collect();
         for (ranks, starts, tokens) in common.into_iter().flatten() {
-            push(self.marks, rule, ranks, starts, tokens)?;
+            push(self.firsts, rule, ranks, starts, tokens)?;
         }
         self.groups.clear();
         self.ends.clear();
@@ -411,8 +578,16 @@ impl RankedTokens<'_> {
         &(self.tokens)(context.rank)[context.start as usize..][..usize::from(context.tokens)]
     }
 
-    /// What two contexts of one anchor have in common around it, where that is long enough.
-    fn common(&self, later: Context, earlier: Context, n: u32) -> Option<Common> {
+    /// Appends what two contexts of one anchor have in common around it, where that is long enough, but for stretches of
+    /// `later` that were `found` before; and says that they are.
+    fn common(
+        &self,
+        later: Context,
+        earlier: Context,
+        n: u32,
+        found: &mut [bool],
+        common: &mut Vec<Common>,
+    ) {
         let (a, b) = (self.of(later), self.of(earlier));
         let (a_before, a_after) = a.split_at(usize::from(later.anchor_at));
         let (b_before, b_after) = b.split_at(usize::from(earlier.anchor_at));
@@ -423,15 +598,28 @@ impl RankedTokens<'_> {
             .zip(b_after)
             .take_while(|(a, b)| a == b)
             .count();
-        let tokens = (before + after) as u32;
-        let start = |context: Context| context.start + u32::from(context.anchor_at) - before as u32;
-        (tokens >= n).then(|| {
-            (
-                [later.rank, earlier.rank],
-                [start(later), start(earlier)],
-                tokens,
-            )
-        })
+        let n = n as usize;
+        if before + after < n {
+            return;
+        }
+        // Stretches of the later one, by their starts in it.
+        let mut at = a_before.len() - before;
+        let end = a_before.len() + after - n + 1;
+        while at < end {
+            let length = found[at..end].iter().take_while(|found| !**found).count();
+            if length > 0 {
+                found[at..at + length].fill(true);
+                let start = later.start + at as u32;
+                // Both are laid anchor on anchor.
+                let kept_start = earlier.start + (at + b_before.len() - a_before.len()) as u32;
+                common.push((
+                    [later.rank, earlier.rank],
+                    [start, kept_start],
+                    (length + n - 1) as u32,
+                ));
+            }
+            at += length.max(1);
+        }
     }
 }
 
@@ -531,10 +719,11 @@ impl Scratch {
     }
 }
 
-/// The contexts of a document, in order.
+/// The contexts of a document or a piece of it, in order; the first of these tokens is number `first` of the document.
 fn contexts_of(
     tokens: &[u32],
     rank: u64,
+    first: usize,
     rule: SpanRule,
     powers: &Powers,
     scratch: &mut Scratch,
@@ -554,7 +743,7 @@ fn contexts_of(
             anchor,
             hash: scratch.hash(start, length, powers),
             rank,
-            start: start as u32,
+            start: (first + start) as u32,
             tokens: length as u16,
             anchor_at: (place - start) as u16,
         });
@@ -677,6 +866,27 @@ mod tests {
         gone
     }
 
+    /// Each token of a span must lie in a stretch of which the document that the span names is the first to hold it.
+    fn name_the_first(documents: &[Vec<u32>], spans: &[Span], n: usize) {
+        let first_with = |stretch: &[u32]| {
+            let mut holding = documents.iter().enumerate();
+            holding
+                .find(|(_, tokens)| tokens.windows(n).any(|window| window == stretch))
+                .map(|(rank, _)| rank as u64)
+        };
+        for span in spans {
+            let tokens = &documents[span.rank as usize];
+            for token in span.start as usize..span.end as usize {
+                let starts = (token + 1).saturating_sub(n)..=token.min(tokens.len() - n);
+                let mut stretches = starts.map(|start| &tokens[start..start + n]);
+                assert!(
+                    stretches.any(|stretch| first_with(stretch) == Some(span.kept_rank)),
+                    "token {token} of {span:?}"
+                );
+            }
+        }
+    }
+
     fn both(keep_first: bool) -> SpanRule {
         SpanRule { keep_first, ..RULE }
     }
@@ -708,17 +918,77 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_equal_tokens_keep_the_first_stretch_in_linear_time() {
-        let documents = vec![vec![7; 100_000], vec![7; 50_000]];
-        let (spans, report) = run(&documents, RULE, 1 << 24);
-        // The document's own first token is all that is no repeat.
+    fn a_stream_of_equal_tokens_keeps_the_first_stretch_and_work_is_linear() {
+        for count in [100_000, 200_000] {
+            let documents = vec![vec![7; count], vec![7; count / 2]];
+            let (spans, report) = run(&documents, RULE, 1 << 20);
+            // The document's own first token is all that is no repeat.
+            let told = |span: &Span| (span.rank, span.start..span.end);
+            assert_eq!(
+                spans.iter().map(told).collect::<Vec<_>>(),
+                [(0, 1..count as u32), (1, 0..count as u32 / 2)]
+            );
+            // One context for each stretch, each a copy of the first.
+            let stretches = (count * 3 / 2 - 2 * 7) as u64;
+            assert_eq!((report.contexts, report.stretches), (stretches, 0));
+            assert!(report.copies < stretches);
+        }
+    }
+
+    #[test]
+    fn many_copies_of_a_page_cost_what_their_contexts_cost() {
+        let page: Vec<u32> = (0..60).collect();
+        for count in [10_000, 20_000] {
+            let (spans, report) = run(&vec![page.clone(); count], RULE, 1 << 20);
+            assert_eq!(spans.len(), count - 1);
+            assert!(
+                spans
+                    .iter()
+                    .all(|span| (span.kept_rank, span.start, span.end) == (0, 0, 60))
+            );
+            assert_eq!(report.stretches, 0);
+            assert_eq!(report.contexts % count as u64, 0);
+            assert!(report.contexts / (count as u64) < 60 / 2, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn documents_shorter_than_the_least_make_no_work() {
+        let documents = vec![vec![7; 7]; 10_000];
         assert_eq!(
-            spans.iter().map(|span| span.rank).collect::<Vec<_>>(),
-            [0, 1]
+            run(&documents, RULE, 1 << 20),
+            (Vec::new(), SpanReport::default())
         );
-        assert_eq!((spans[0].start, spans[0].end), (1, 100_000));
-        assert_eq!((spans[1].start, spans[1].end), (0, 50_000));
-        assert_eq!(report.stretches, 0);
+    }
+
+    #[test]
+    fn a_repeat_over_the_border_of_pieces_is_found_whole() {
+        let long: Vec<u32> = (0..PIECE_STRETCHES as u32 + 1_000).collect();
+        let start = PIECE_STRETCHES - 30;
+        let documents = vec![long.clone(), long[start..start + 60].to_vec()];
+        let spans = run(&documents, RULE, 1 << 20).0;
+        let expected = Span {
+            rank: 1,
+            start: 0,
+            end: 60,
+            kept_rank: 0,
+            kept_start: start as u32,
+        };
+        assert_eq!(spans, [expected]);
+    }
+
+    #[test]
+    fn a_part_that_stands_earlier_than_the_whole_names_where_it_stood_first() {
+        // A stretch, the same in a longer one, and a copy of the longer one: its first part was not new there.
+        let part: Vec<u32> = (0..20).collect();
+        let whole: Vec<u32> = (0..40).collect();
+        let documents = vec![part, vec![1_000; 4], whole.clone(), whole];
+        let spans = run(&documents, RULE, 1 << 20).0;
+        let told = |span: &Span| (span.rank, span.start..span.end, span.kept_rank);
+        assert_eq!(
+            spans.iter().map(told).collect::<Vec<_>>(),
+            [(2, 0..20, 0), (3, 0..20, 0), (3, 20..40, 2)]
+        );
     }
 
     #[test]
@@ -732,6 +1002,8 @@ mod tests {
         assert_eq!(spans.len(), 2 * 2_999);
         assert!(spans.iter().all(|span| span.kept_rank < span.rank));
         assert_eq!(report.tokens, 2_999 * 80);
+        // Only stretches of the contexts beside the numbers are compared one by one.
+        assert!(report.stretches < 3_000 * 40, "{report:?}");
     }
 
     proptest! {
@@ -755,6 +1027,9 @@ mod tests {
             let rule = SpanRule { min_tokens, keep_first };
             let (spans, report) = run(&documents, rule, 1 << 20);
             prop_assert_eq!(covered(&documents, &spans, rule), oracle(&documents, rule));
+            if keep_first {
+                name_the_first(&documents, &spans, min_tokens as usize);
+            }
             prop_assert_eq!((&spans, &report), (&run(&documents, rule, 3_000).0, &report));
         }
     }

@@ -75,6 +75,7 @@ impl Inputs {
                 id: input.id.clone(),
                 fields,
                 max_document_bytes: input.max_document_bytes,
+                join_lists: false,
             };
             let mut report = |message: String| problems.push(plan.problem(input.place, message));
             match source::find_files(&plan.base, &input.globs) {

@@ -101,6 +101,7 @@ fn give(file: &FoundFile, wanted: &WantedTexts, learner: &mut dyn Learner) -> Re
     let (first, others) = wanted.text_fields.split_first().ok_or("no field of text")?;
     let mut spec = InputSpec::with_text(first);
     spec.id = wanted.id_field.clone();
+    spec.join_lists = true;
     let field = |path: &String| {
         Some(FieldSpec {
             name: path.clone(),
@@ -109,7 +110,24 @@ fn give(file: &FoundFile, wanted: &WantedTexts, learner: &mut dyn Learner) -> Re
         })
     };
     spec.fields = others.iter().map(field).collect();
-    let read = |error: SourceError| error.to_string();
+    let read = |error: SourceError| match error {
+        // There is no option for it here.
+        SourceError::UnknownFormat { path } => format!(
+            "{}: its name says no format; let it end in .jsonl, .parquet, .arrow or .txt (.jsonl.zst, .txt.gz), or \
+             leave it out",
+            path.display()
+        ),
+        SourceError::TextHasNoFields { path, field } => format!(
+            "{}: a text file has no field '{field}'; leave '{field}' out of {}, or leave the file out",
+            path.display(),
+            match (&wanted.id_field, wanted.text_option) {
+                (Some(id), _) if *id == field => "'id_field'".to_string(),
+                (_, Some(option)) => format!("'{option}'"),
+                (_, None) => "the fields of text".to_string(),
+            }
+        ),
+        other => other.to_string(),
+    };
     let mut texts = 0u64;
     let mut bad: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut first_bad: Option<(String, Vec<u8>)> = None;
@@ -151,7 +169,13 @@ fn give(file: &FoundFile, wanted: &WantedTexts, learner: &mut dyn Learner) -> Re
             ));
         }
     }
+    let no_id = bad.contains_key("missing_id") || bad.contains_key("invalid_id");
     let of_fields = match wanted.text_option {
+        _ if no_id => {
+            "'id_field' must name a field of texts or whole numbers that each record has; without it the place in the \
+             file names an item"
+                .to_string()
+        }
         Some(option) => format!("'{option}' must name fields that hold text"),
         None => format!("each record needs a text under '{first}'"),
     };

@@ -111,9 +111,11 @@ pub const SPAN_DEDUPE: Spec = Spec {
               tokens with the smallest hash in each stretch propose what is compared (winnowing: Schleimer et al. \
               2003), the tokens themselves decide. Cuts are made at borders of characters: of one that a stretch holds \
               only in part, nothing goes. The document keeps its id, what comes after sees the text that is left, with \
-              new token ids, and 'edits/' lists every cut with a document where it stands earlier, be it that it is cut \
-              there too because it stands earlier still. Of a document of which nothing is left, all is rejected. \
-              Must stand before 'score'. Intermediate files take some 2 bytes a token, and text is kept for the cuts.",
+              new token ids, and 'edits/' lists every cut with the first document that holds it. Of a document of which \
+              nothing is left, all is rejected. Indentation, licence headers, tables and the fixed phrases of program \
+              code repeat by nature: 50 tokens of them are few, and a cut leaves code that does not run; for sources of \
+              code choose a larger 'min_tokens', or leave the stage out and use 'near_dedupe'. Must stand before \
+              'score'. Intermediate files take some 2 bytes a token, and text is kept for the cuts.",
     options: &[
         OptionSpec {
             name: "min_tokens",

@@ -236,12 +236,40 @@ impl Column {
         Some(column)
     }
 
-    fn value(&self, row: usize) -> Value<'_> {
+    fn value(&self, row: usize, join_lists: bool) -> Value<'_> {
         if self.outer.iter().any(|outer| outer.is_null(row)) {
             return Value::Null;
         }
-        value(&self.inner, row)
+        match join_lists {
+            true => joined_list(&self.inner, row).unwrap_or_else(|| value(&self.inner, row)),
+            false => value(&self.inner, row),
+        }
     }
+}
+
+/// The values of a list, one a line, but for nulls; `None` where it is none, or one that holds others than texts and
+/// numbers.
+fn joined_list(array: &dyn Array, row: usize) -> Option<Value<'static>> {
+    if array.is_null(row) {
+        return None;
+    }
+    let values = match array.data_type() {
+        DataType::List(_) => array.as_list::<i32>().value(row),
+        DataType::LargeList(_) => array.as_list::<i64>().value(row),
+        DataType::FixedSizeList(_, _) => array.as_fixed_size_list().value(row),
+        _ => return None,
+    };
+    let mut lines = Vec::new();
+    for at in 0..values.len() {
+        match value(&values, at) {
+            Value::Null => {}
+            Value::Text(text) => lines.push(text.into_owned()),
+            Value::Integer(number) => lines.push(number.to_string()),
+            Value::Float(number) => lines.push(number.to_string()),
+            _ => return None,
+        }
+    }
+    Some(Value::Text(Cow::Owned(lines.join("\n"))))
 }
 
 fn value(array: &dyn Array, row: usize) -> Value<'_> {
@@ -311,9 +339,9 @@ fn raw(array: &dyn Array, row: usize) -> &[u8] {
     }
 }
 
-fn value_at(column: &Option<Column>, row: usize) -> Value<'_> {
+fn value_at(column: &Option<Column>, row: usize, join_lists: bool) -> Value<'_> {
     match column {
-        Some(column) => column.value(row),
+        Some(column) => column.value(row, join_lists),
         None => Value::Missing,
     }
 }
@@ -345,15 +373,15 @@ pub(super) fn decode(
             if raw.len() as u64 > spec.max_document_bytes {
                 return Err(Fault::too_long(raw.len() as u64, spec.max_document_bytes));
             }
-            let text = text_of(value_at(&text, row), &spec.text)?;
+            let text = text_of(value_at(&text, row, spec.join_lists), &spec.text)?;
             let id = match &id {
-                Some((path, column)) => Some(id_of(value_at(column, row), path)?),
+                Some((path, column)) => Some(id_of(value_at(column, row, false), path)?),
                 None => None,
             };
             let mut values = Vec::with_capacity(fields.len());
             for field in &fields {
                 values.push(match field {
-                    Some((field, column)) => field_of(column.value(row), field)?,
+                    Some((field, column)) => field_of(column.value(row, spec.join_lists), field)?,
                     None => FieldValue::Null,
                 });
             }

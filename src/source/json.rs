@@ -222,9 +222,28 @@ impl<'s> Decoder<'s> {
             },
             // Out of range becomes infinite, which `field_of` refuses.
             Shape::Float => Value::Float(written.parse().unwrap_or(f64::INFINITY)),
+            Shape::Array if self.spec.join_lists => match joined_list(written) {
+                Some(text) => Value::Text(Cow::Owned(text)),
+                None => Value::Other("an array of other than texts and numbers".into()),
+            },
             shape @ (Shape::Array | Shape::Object) => Value::Other(shape.name().into()),
         }
     }
+}
+
+/// The values of a list, one a line, but for nulls; `None` where one holds others.
+fn joined_list(written: &str) -> Option<String> {
+    let values: Vec<serde_json::Value> = serde_json::from_str(written).ok()?;
+    let mut lines = Vec::new();
+    for value in values {
+        match value {
+            serde_json::Value::Null => {}
+            serde_json::Value::String(text) => lines.push(text),
+            serde_json::Value::Number(number) => lines.push(number.to_string()),
+            _ => return None,
+        }
+    }
+    Some(lines.join("\n"))
 }
 
 /// How a path was read: a bit per dot, 1 where the dot belongs to a key. Lower wins.

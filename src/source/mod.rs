@@ -140,6 +140,10 @@ pub struct InputSpec {
     /// Longest record (JSONL, without its line end) or text (other formats) in bytes; a longer
     /// one is `too_long`.
     pub max_document_bytes: u64,
+    /// Whether a list of texts and numbers is a text: its values, one a line, but for nulls. Sets of questions have
+    /// their choices so.
+    #[serde(skip)]
+    pub join_lists: bool,
 }
 
 impl InputSpec {
@@ -151,6 +155,7 @@ impl InputSpec {
             id: None,
             fields: Vec::new(),
             max_document_bytes: 64 << 20,
+            join_lists: false,
         }
     }
 

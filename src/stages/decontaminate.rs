@@ -50,8 +50,8 @@ pub(super) const KIND: StageKind = StageKind {
                 name: "text_fields",
                 kind: Kind::TextList,
                 default: Some("[text]"),
-                doc: "Fields that make the text of an item, joined in this order, e.g. `[question, metadata.answer]`. \
-                    An item must have the first one; others may be null.",
+                doc: "Fields that make the text of an item, joined in this order, e.g. `[question, choices]`; of a list of \
+                    texts or numbers, such as choices, all are. An item must have the first one; others may be null.",
             },
             OptionSpec {
                 name: "id_field",
@@ -146,6 +146,8 @@ struct Decontaminate {
     /// As long as items come in.
     builder: Option<OverlapBuilder>,
     index: OverlapIndex,
+    /// Files of `allow`, and whether something of an item stands in one.
+    allowed: Vec<(String, bool)>,
 }
 
 fn build(options: &Options) -> Result<Box<dyn Stage>, OptionError> {
@@ -192,6 +194,7 @@ fn build(options: &Options) -> Result<Box<dyn Stage>, OptionError> {
         list: EVALUATION,
         builder: Some(OverlapBuilder::new(rules)),
         index: OverlapBuilder::new(rules).build(),
+        allowed: Vec::new(),
     }))
 }
 
@@ -257,6 +260,7 @@ impl Learner for Decontaminate {
         if list == EVALUATION {
             self.sets.push(name.to_string());
         } else {
+            self.allowed.push((name.to_string(), false));
             self.close();
         }
     }
@@ -270,7 +274,10 @@ impl Learner for Decontaminate {
                 })
             }
             None => {
-                self.index.allow(text);
+                let holds = self.index.allow(text);
+                if let Some((_, any)) = self.allowed.last_mut() {
+                    *any |= holds;
+                }
                 Ok(())
             }
         }
@@ -302,6 +309,12 @@ impl Learner for Decontaminate {
                 "{without_key} items cannot be found, since every n-gram of theirs is in more items than \
                  'max_items_per_ngram', {}, or in a text of 'allow'; raise the one or shorten the other to look for them",
                 self.rules.max_texts_per_ngram
+            ));
+        }
+        for (name, _) in self.allowed.iter().filter(|(_, holds)| !holds) {
+            warnings.push(format!(
+                "{name}: nothing that is looked for stands in this file of 'allow', so it allows nothing; is it the text \
+                 that you mean? Else leave it out"
             ));
         }
         let names = self.index.names().iter().map(|names| {
@@ -474,6 +487,28 @@ mod tests {
         let given = [("evaluation", Value::List(vec!["*".to_string()]))];
         let stage = (KIND.build)(&options(&KIND, &given)).expect("these make sense");
         assert_eq!(judged(stage.as_ref(), "anything at all").0, Verdict::Keep);
+    }
+
+    #[test]
+    fn a_file_of_allowed_texts_that_allows_nothing_is_told() {
+        let told = |allowed: &str| {
+            let given = [
+                ("evaluation", Value::List(vec!["*".to_string()])),
+                ("allow", Value::List(vec!["*".to_string()])),
+                ("ngram_words", Value::Integer(3)),
+            ];
+            let mut stage = (KIND.build)(&options(&KIND, &given)).expect("these make sense");
+            let learner = stage.learner().expect("it learns");
+            learner.begin_file(0, "eval.jsonl");
+            learner.take("1", ITEM).expect("room");
+            learner.begin_file(1, "allow.txt");
+            learner.take("", "something else altogether").expect("room");
+            learner.take("", allowed).expect("room");
+            learner.finish().expect("keys").warnings
+        };
+        assert_eq!(told("so who ate all of it"), Vec::<String>::new());
+        let [warning] = told("so who ate it").try_into().expect("one");
+        assert!(warning.starts_with("allow.txt: nothing"), "{warning}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Items of evaluation sets in documents: found, shown, cut out or rejected with the document.
 
 use crate::support::{Contaminated, Folder, line};
-use arrow::array::{ArrayRef, StringArray};
+use arrow::array::{ArrayRef, ListBuilder, StringArray, StringBuilder};
 use arrow::record_batch::RecordBatch;
 use goodput::algo::overlap::{OverlapBuilder, OverlapRules};
 use goodput::audit::Audit;
@@ -273,6 +273,47 @@ fn fields_ids_and_formats_are_those_of_the_set() {
         "{rows:?}"
     );
 
+    // Choices are a list: they are found as they follow each other, whatever stands between them.
+    let (most, last) = ITEM.rsplit_once(' ').expect("words");
+    folder.write(
+        "choices.jsonl",
+        json!({ "q": null, "stem": "", "c": { "text": [most, null, last, 12] } }).to_string()
+            + "\n",
+    );
+    folder.pipeline(&pipeline(
+        "evaluation: choices.jsonl, text_fields: c.text, policy: report",
+    ));
+    folder.run(&["--out", "choices"]);
+    let rows = folder.out("choices").contamination();
+    let shares: Vec<_> = rows.iter().map(|row| (row.keys_held, row.keys)).collect();
+    assert_eq!(shares, [(4, 5), (4, 5)]);
+    folder.write("choices.jsonl", "{\"c\": [[\"a\"]]}\n");
+    folder.pipeline(&pipeline("evaluation: choices.jsonl, text_fields: c"));
+    folder
+        .goodput(&["check", "p.yaml"])
+        .refuses(&["an array of other than texts and numbers", "'text_fields'"]);
+
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for words in [vec![most, last], vec![SHORT]] {
+        words
+            .iter()
+            .for_each(|word| lists.values().append_value(word));
+        lists.append(true);
+    }
+    let listed: ArrayRef = Arc::new(lists.finish());
+    let batch = RecordBatch::try_from_iter([("choices", listed)]).expect("a column");
+    folder.write("listed.parquet", "");
+    let file = fs::File::create(folder.path("listed.parquet")).expect("a file");
+    let mut writer =
+        parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+    writer.write(&batch).expect("written");
+    writer.close().expect("written");
+    folder.pipeline(&pipeline(
+        "evaluation: listed.parquet, text_fields: choices",
+    ));
+    folder.run(&["--out", "listed"]);
+    assert_eq!(folder.out("listed").contamination().len(), 3);
+
     let column: ArrayRef = Arc::new(StringArray::from(vec![ITEM, SHORT]));
     let batch = RecordBatch::try_from_iter([("prompt", column)]).expect("a column");
     folder.write("eval.parquet", "");
@@ -336,7 +377,17 @@ fn a_set_that_cannot_be_looked_for_is_refused_before_anything_is_read() {
     folder.documents("named.jsonl", &[ITEM]);
     refused(
         "evaluation: named.jsonl, id_field: id",
-        &["named.jsonl", "1 missing_id"],
+        &["named.jsonl", "1 missing_id", "'id_field' must name"],
+    );
+    folder.write("named.txt", ITEM);
+    refused(
+        "evaluation: named.txt, id_field: id",
+        &["named.txt", "no field 'id'", "out of 'id_field'"],
+    );
+    folder.write("named.bin", ITEM);
+    refused(
+        "evaluation: named.bin",
+        &["named.bin", "let it end in .jsonl"],
     );
     let packed = zstd::encode_all(line(ITEM).repeat(500).as_bytes(), 3).expect("memory");
     folder.write("cut.jsonl.zst", &packed[..packed.len() - 8]);
