@@ -151,6 +151,17 @@ mod tests {
     }
 
     #[test]
+    fn shingles_are_those_of_version_1_of_the_index() {
+        // Indexes of earlier releases hold them: who changes them raises `shard::INDEX_VERSION`.
+        let of = |shingling| set(shingling, "Das Haus, 家 und c\u{327}a!", &[5, 300]).0;
+        assert_eq!(of(Shingling::Words(3)), [0u64]);
+        assert_eq!(of(Shingling::Characters(19)), [0u64]);
+        assert_eq!(of(Shingling::Tokens(2)), [0u64]);
+        // Too short for a shingle.
+        assert_eq!(of(Shingling::Words(9)), [0u64]);
+    }
+
+    #[test]
     fn tokens_are_taken_as_they_are() {
         let tokens = |ids: &[u32]| set(Shingling::Tokens(2), "whatever", ids).0;
         assert_eq!(tokens(&[1, 2, 3, 4]).len(), 3);

@@ -409,6 +409,8 @@ pub struct Duplicate {
     pub similarity: f32,
     pub rule: String,
     pub tokens: u32,
+    /// Where the kept document is none of the run.
+    pub kept_release: Option<String>,
 }
 
 /// The evidence of a stretch that stands in an item of an evaluation set.
@@ -597,7 +599,14 @@ impl Out {
                 let names: Vec<&String> = row.get_column_iter().map(|(name, _)| name).collect();
                 assert_eq!(
                     names,
-                    ["dropped_id", "kept_id", "similarity", "rule", "tokens"]
+                    [
+                        "dropped_id",
+                        "kept_id",
+                        "similarity",
+                        "rule",
+                        "tokens",
+                        "kept_release"
+                    ]
                 );
                 duplicates.push(Duplicate {
                     dropped_id: row.get_string(0).expect("text").clone(),
@@ -605,6 +614,7 @@ impl Out {
                     similarity: row.get_float(2).expect("a float"),
                     rule: row.get_string(3).expect("text").clone(),
                     tokens: row.get_uint(4).expect("a number"),
+                    kept_release: row.get_string(5).ok().cloned(),
                 });
             }
         }
