@@ -12,8 +12,6 @@ use super::{EngineError, Stop};
 use crate::algo::minhash::{MinHasher, Scratch};
 use crate::plan::StagePlan;
 use crate::shard::{FileEntry, INDEX_VERSION, IndexAbout, IndexKind, IndexRows, Part};
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use std::path::Path;
 
 /// Hashes of a row group: 8 MiB of them.
@@ -62,7 +60,6 @@ pub fn write(
         let writing = Writing {
             of,
             decisions,
-            schema: about.schema(),
             hasher: bands.map(|b| MinHasher::new(b.seed, b.bands as usize, b.rows as usize)),
         };
         writing.parts(out, &about, stop, &mut files)?;
@@ -73,7 +70,6 @@ pub fn write(
 struct Writing<'a> {
     of: &'a IndexOf<'a>,
     decisions: &'a Decisions<'a>,
-    schema: SchemaRef,
     /// Of a near dedupe.
     hasher: Option<MinHasher>,
 }
@@ -113,6 +109,7 @@ impl Writing<'_> {
         stop: &Stop,
         files: &mut Vec<FileEntry>,
     ) -> Result<(), EngineError> {
+        let schema = about.schema();
         let (mut rank, mut number) = (0, 0);
         loop {
             let mut groups = Vec::new();
@@ -127,13 +124,16 @@ impl Writing<'_> {
                 return Ok(());
             }
             let path = out.join(index_path(&about.stage, number));
-            let mut part = Part::create(&path, self.schema.clone(), &about.metadata())?;
+            let mut part = Part::create(&path, schema.clone(), &about.metadata())?;
             write_groups(
                 &mut part,
                 &groups,
                 stop,
-                |&(first, end), schema| Ok((self.batches(first, end, schema)?, ())),
-                &self.schema,
+                |&(first, end), schema| {
+                    let batch = self.rows(first, end).into_batch(schema);
+                    Ok((vec![batch.map_err(arrow_error)?], ()))
+                },
+                &schema,
                 |_, ()| {},
             )?;
             files.push(entry(out, &path, part.finish()?, 0));
@@ -144,12 +144,7 @@ impl Writing<'_> {
         }
     }
 
-    fn batches(
-        &self,
-        first: u64,
-        end: u64,
-        schema: &SchemaRef,
-    ) -> Result<Vec<RecordBatch>, EngineError> {
+    fn rows(&self, first: u64, end: u64) -> IndexRows {
         let corpus = self.of.corpus;
         let mut rows = IndexRows::default();
         let (mut bands, mut scratch) = (Vec::new(), Scratch::default());
@@ -168,6 +163,6 @@ impl Writing<'_> {
                 }
             }
         }
-        Ok(vec![rows.into_batch(schema).map_err(arrow_error)?])
+        rows
     }
 }

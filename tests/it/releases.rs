@@ -35,12 +35,13 @@ fn corpus(seed: u64, documents: usize) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Writes the input NAME.jsonl.
 fn write(folder: &Folder, name: &str, documents: &[(String, String)]) {
     let lines: String = documents
         .iter()
         .map(|(id, text)| json!({ "id": id, "text": text }).to_string() + "\n")
         .collect();
-    folder.write(name, lines);
+    folder.write(&format!("{name}.jsonl"), lines);
 }
 
 fn input(name: &str) -> String {
@@ -184,9 +185,9 @@ fn a_release_stays_whatever_the_keep_rule() {
         &format!("  - {NEAR}, write_index: true }}\n"),
     );
     let because_of_it = |stages: &str| -> BTreeSet<String> {
-        let out = made(&folder, "two", &["b", "c"], stages);
+        let rows = gone(&made(&folder, "two", &["b", "c"], stages));
         fs::remove_dir_all(folder.path("two")).expect("removed");
-        let rows = gone(&out).into_iter();
+        let rows = rows.into_iter();
         rows.filter(|row| row.2.is_some())
             .map(|row| row.0)
             .collect()
