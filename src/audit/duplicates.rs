@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub struct DuplicateCell {
     /// Source of the documents that went.
     pub dropped_source: String,
-    /// Source of the documents because of which they went.
+    /// Source of the documents because of which they went; `(release FOLDER)` for those of an earlier release.
     pub kept_source: String,
     /// What went.
     #[serde(flatten)]
@@ -28,7 +28,7 @@ pub struct SourceDuplicates {
     pub read: Amount,
     /// What went as duplicates.
     pub dropped: Amount,
-    /// That part of it whose kept document is of another source.
+    /// That part of it whose kept document is of another source, or of an earlier release.
     pub dropped_for_other_sources: Amount,
 }
 
@@ -52,7 +52,7 @@ pub struct DuplicateExample {
 pub struct DuplicateCluster {
     /// Id of the document that stayed.
     pub kept_id: String,
-    /// Its source.
+    /// Its source, or `(release FOLDER)`.
     pub kept_source: String,
     /// What went.
     #[serde(flatten)]

@@ -6,6 +6,7 @@ use crate::algo::minhash::{Measure, candidate_probability};
 use crate::audit::grouped;
 use crate::engine::{self, EngineError, default_task_bytes};
 use crate::plan::{Rejects, StagePlan, StageRef, global, load};
+use crate::shard::IndexKind;
 use crate::terminal;
 use serde_json::json;
 use std::path::PathBuf;
@@ -102,7 +103,34 @@ impl Check {
                 0
             };
         let copies = crate::order::build(&plan.order).map_or(1, |strategy| strategy.copies());
-        let output_bytes = text_bytes / 2 * copies;
+        // Of what is kept nothing is known yet, so an index is of all.
+        let indexes: f64 = plan
+            .stages
+            .iter()
+            .filter(|stage| engine::writes_index(stage))
+            .map(
+                |stage| match curves.iter().find(|near| near.label == stage.label) {
+                    Some(near) => text_bytes as f64 * near.bytes_a_byte,
+                    None => 0.0,
+                },
+            )
+            .sum();
+        let output_bytes = text_bytes / 2 * copies + indexes as u64;
+        let against: Vec<Compared<'_>> = prepared
+            .releases
+            .iter()
+            .flat_map(|(at, releases)| {
+                let stage = &plan.stages[*at];
+                let near = curves.iter().find(|near| near.label == stage.label);
+                let of = move |release| Compared {
+                    stage: &stage.label,
+                    release,
+                    row_bytes: near.map_or(32, |near| 16 * u64::from(near.bands)),
+                };
+                releases.list.iter().map(of)
+            })
+            .collect();
+        let work_bytes = work_bytes + against.iter().map(Compared::work_bytes).sum::<u64>();
         // An n-gram takes at most 22 bytes, and there are not more of them than tokens times orders.
         let models: u64 = plan
             .stages
@@ -129,6 +157,7 @@ impl Check {
                 "pipeline": plan.name, "pipeline_hash": plan.hash, "files": files, "file_bytes": bytes, "tasks": tasks,
                 "tokenizer": prepared.tokenizer.name(), "engine": prepared.tokenizer.engine(), "stages": stages,
                 "near_dedupe": curves.iter().map(Proposals::json).collect::<Vec<_>>(),
+                "against": against.iter().map(Compared::json).collect::<Vec<_>>(),
                 "order": plan.order.name, "pack": plan.pack.name, "warnings": warnings,
                 "estimated_memory_bytes": memory_bytes, "estimated_model_hours": score_hours,
                 "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
@@ -187,6 +216,9 @@ impl Check {
             "memory      at least about {} on {threads} threads, of which models {}; sorts use what --memory leaves and spill beyond it\n",
             size(memory_bytes), size(models)
         ));
+        against
+            .iter()
+            .for_each(|compared| text.push_str(&compared.line()));
         if needs.flops_per_token > 0.0 {
             text.push_str(&format!(
                 "model       about {score_hours:.1} hours on {threads} threads: an estimate, from {} tokens in the text, {:.3} GFLOP for \
@@ -224,6 +256,43 @@ impl Check {
 
 /// A share of the pairs at the threshold below which bands are warned of.
 const FEW_FOUND: f64 = 0.5;
+
+/// An earlier release that a stage compares with.
+struct Compared<'a> {
+    stage: &'a str,
+    release: &'a engine::Release,
+    /// Bytes of sorts that one of its documents takes.
+    row_bytes: u64,
+}
+
+impl Compared<'_> {
+    fn work_bytes(&self) -> u64 {
+        self.release.documents() * self.row_bytes
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "against     {} compares with {}: {} documents, an index of {}; about {} of sorts, which spill beyond \
+             --memory{}\n",
+            self.stage,
+            self.release.name,
+            grouped(self.release.documents()),
+            size(self.release.bytes()),
+            size(self.work_bytes()),
+            match self.release.about.kind {
+                IndexKind::Exact { .. } => "",
+                IndexKind::Near { .. } => ", and the shingles of what is proposed in files",
+            }
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "stage": self.stage, "release": self.release.name, "documents": self.release.documents(),
+            "index_bytes": self.release.bytes(), "estimated_work_bytes": self.work_bytes()
+        })
+    }
+}
 
 /// Which pairs a near dedupe compares.
 struct Proposals {

@@ -366,8 +366,11 @@ impl Inspect {
                     {
                         return true;
                     }
+                    let release = row.kept_release.map_or(String::new(), |release| {
+                        format!(" of the release {}", printable_line(release))
+                    });
                     let kept = row.kept_id.map_or(String::new(), |kept| {
-                        format!("  kept instead: {}", printable_line(kept))
+                        format!("  kept instead: {}{release}", printable_line(kept))
                     });
                     let score = row
                         .score
@@ -394,6 +397,7 @@ impl Inspect {
                         "reason": row.reason,
                         "value": row.value,
                         "kept_instead": row.kept_id,
+                        "kept_release": row.kept_release,
                         "score": row.score,
                     });
                     writer.stretch(&head, about, &stretch);

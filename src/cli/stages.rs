@@ -146,6 +146,7 @@ fn kind(option: &OptionSpec) -> String {
         Kind::TextList => "list of texts".to_string(),
         Kind::Path => "path of a file".to_string(),
         Kind::Globs => "globs of files".to_string(),
+        Kind::Folders => "list of folders".to_string(),
         Kind::SortKey => {
             "score, usefulness, excess_nats, difficulty, length_tokens or a numeric field"
                 .to_string()

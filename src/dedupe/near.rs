@@ -8,10 +8,14 @@
 //! Three exchanges of 16-byte records: (band hash, place in keep order) makes the buckets, those of
 //! two members or more become (place in keep order, bucket), and a pass in keep order decides. The
 //! pass holds the kept members of each bucket in a file-backed column, at most `max_bucket` of each.
+//!
+//! Documents of earlier releases stand before all others in keep order. They are settled: they stay
+//! whatever they are similar to, whatever the rule, and are never compared with each other. Only those
+//! that share a bucket with a document of this run are asked for their shingles.
 
 use super::Dropped;
 use crate::algo::minhash::Measure;
-use crate::spill::{ScratchColumn, Spill};
+use crate::spill::{ScratchColumn, Sorted, Spill};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::io;
@@ -64,6 +68,20 @@ pub struct Documents<'a> {
     pub shingles: &'a (dyn Fn(u64) -> &'a [u64] + Sync),
 }
 
+/// Which documents are to be compared, before any is.
+pub struct Proposals {
+    table: Table,
+    candidates: Sorted<Membership>,
+    /// The first one, taken out to find where the released ones end.
+    first: Option<Membership>,
+    /// Places before it are of documents of earlier releases.
+    released: u64,
+    /// Places in all.
+    places: u64,
+    policy: Policy,
+    report: NearReport,
+}
+
 /// What the decision works from.
 pub struct NearInput<'a> {
     /// Every band of every document.
@@ -89,8 +107,181 @@ const BATCH: usize = 4_096;
 /// Pairs of a document inside its batch that are verified before the sequential pass.
 const MATES: usize = 8;
 
-/// Calls `drop` once for every document that goes; in keep order, but for [`Keep::None`], where the
-/// first of two similar documents goes when the second one is met.
+/// The members of one band hash, as they come in keep order.
+#[derive(Default)]
+struct Bucket {
+    /// Of earlier releases, at most `max_bucket`.
+    released: Vec<u64>,
+    /// Of earlier releases, all.
+    released_in_all: u64,
+    /// The first one of this run, until there is something to compare it with.
+    alone: Option<u64>,
+    members: u64,
+    /// Whether its members are to be compared.
+    is_open: bool,
+}
+
+/// Puts documents into buckets by their bands; calls `needed` with the place of every document of an earlier
+/// release that is to be compared with one of this run, in order. The first `released` places are theirs.
+///
+/// # Errors
+/// The first one of `bands` or `needed`, and when intermediate files cannot be written or read.
+pub fn propose(
+    bands: impl Iterator<Item = io::Result<BandHash>>,
+    released: u64,
+    policy: Policy,
+    spill: &Spill,
+    mut needed: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<Proposals> {
+    let mut sorter = spill.sorter("bands", |a: &BandHash, b: &BandHash| {
+        (a.hash, a.place).cmp(&(b.hash, b.place))
+    });
+    let mut places = released;
+    for band in bands {
+        let band = band?;
+        places = places.max(band.place + 1);
+        sorter.push(band)?;
+    }
+    let mut memberships = spill.sorter("memberships", |a: &Membership, b: &Membership| {
+        (a.place, a.bucket).cmp(&(b.place, b.bucket))
+    });
+    // Capacities of the buckets become offsets as they come.
+    let mut offsets = spill.sorter("offsets", |a: &u64, b: &u64| a.cmp(b));
+    let (mut buckets, mut capacity, mut skipped) = (0u64, 0u64, 0u64);
+    let max_bucket = u64::from(policy.max_bucket);
+    {
+        let mut bucket = Bucket::default();
+        let mut close = |bucket: &Bucket| -> io::Result<()> {
+            if bucket.is_open {
+                offsets.push(capacity)?;
+                capacity += bucket.members.min(max_bucket);
+                skipped += bucket.released_in_all - bucket.released.len() as u64;
+            }
+            Ok(())
+        };
+        let mut hash = None;
+        for band in sorter.finish()? {
+            let BandHash { hash: next, place } = band?;
+            if hash != Some(next) {
+                close(&bucket)?;
+                buckets += u64::from(bucket.is_open);
+                hash = Some(next);
+                bucket.released.clear();
+                bucket = Bucket {
+                    released: bucket.released,
+                    ..Bucket::default()
+                };
+            }
+            bucket.members += 1;
+            if place < released {
+                bucket.released_in_all += 1;
+                if bucket.released_in_all <= max_bucket {
+                    bucket.released.push(place);
+                }
+                continue;
+            }
+            if bucket.members == 1 {
+                bucket.alone = Some(place);
+                continue;
+            }
+            let mut push = |place| {
+                memberships.push(Membership {
+                    place,
+                    bucket: buckets,
+                })
+            };
+            if !bucket.is_open {
+                bucket.is_open = true;
+                let mut before = bucket.released.iter().copied().chain(bucket.alone);
+                before.try_for_each(&mut push)?;
+            }
+            push(place)?;
+        }
+        close(&bucket)?;
+        buckets += u64::from(bucket.is_open);
+    }
+    let mut table = Table::create(spill, offsets.finish()?, buckets, capacity)?;
+    let mut candidates = memberships.finish()?;
+    let (mut first, mut last) = (None, None);
+    for membership in &mut candidates {
+        let membership = membership?;
+        let Membership { place, bucket } = membership;
+        if place >= released {
+            first = Some(membership);
+            break;
+        }
+        // There is room: of each bucket only so many were taken.
+        table.add(bucket, place);
+        if last.replace(place) != Some(place) {
+            needed(place)?;
+        }
+    }
+    Ok(Proposals {
+        table,
+        candidates,
+        first,
+        released,
+        places,
+        policy,
+        report: NearReport {
+            buckets,
+            skipped_full_bucket: skipped,
+            ..NearReport::default()
+        },
+    })
+}
+
+impl Proposals {
+    /// Calls `drop` once for every document that goes; in keep order, but for [`Keep::None`], where the
+    /// first of two similar documents goes when the second one is met.
+    ///
+    /// # Errors
+    /// When intermediate files cannot be written or read.
+    pub fn decide(
+        self,
+        documents: Documents<'_>,
+        spill: &Spill,
+        drop: impl FnMut(Dropped),
+    ) -> io::Result<NearReport> {
+        let gone = match self.policy.keep {
+            Keep::First => None,
+            Keep::None => Some(ScratchColumn::create(
+                &spill.folder().join("gone"),
+                self.places - self.released,
+            )?),
+        };
+        let mut pass = Pass {
+            documents,
+            policy: self.policy,
+            table: self.table,
+            released: self.released,
+            gone,
+            report: self.report,
+            drop,
+        };
+        let mut batch: Vec<Candidate> = Vec::with_capacity(BATCH);
+        for membership in self.first.map(Ok).into_iter().chain(self.candidates) {
+            let Membership { place, bucket } = membership?;
+            match batch.last_mut() {
+                Some(last) if last.place == place => last.buckets.push(bucket),
+                _ => {
+                    if batch.len() == BATCH {
+                        pass.decide(&mut batch);
+                    }
+                    batch.push(Candidate {
+                        place,
+                        number: (documents.number)(place),
+                        buckets: vec![bucket],
+                    });
+                }
+            }
+        }
+        pass.decide(&mut batch);
+        Ok(pass.report)
+    }
+}
+
+/// [`propose`] and [`Proposals::decide`] where nothing has been released before.
 ///
 /// # Errors
 /// When intermediate files cannot be written or read.
@@ -100,95 +291,8 @@ pub fn decide(
     spill: &Spill,
     drop: impl FnMut(Dropped),
 ) -> io::Result<NearReport> {
-    let mut bands = spill.sorter("bands", |a: &BandHash, b: &BandHash| {
-        (a.hash, a.place).cmp(&(b.hash, b.place))
-    });
-    let NearInput {
-        bands: all,
-        documents,
-    } = input;
-    let mut places = 0;
-    for band in all {
-        places = places.max(band.place + 1);
-        bands.push(band)?;
-    }
-    let mut memberships = spill.sorter("memberships", |a: &Membership, b: &Membership| {
-        (a.place, a.bucket).cmp(&(b.place, b.bucket))
-    });
-    // Capacities of the buckets become offsets as they come.
-    let mut offsets = spill.sorter("offsets", |a: &u64, b: &u64| a.cmp(b));
-    let (mut buckets, mut capacity) = (0u64, 0u64);
-    {
-        let mut first: Option<BandHash> = None;
-        let mut members = 1u64;
-        for band in bands.finish()? {
-            let band = band?;
-            match first {
-                Some(head) if head.hash == band.hash => {
-                    if members == 1 {
-                        memberships.push(Membership {
-                            place: head.place,
-                            bucket: buckets,
-                        })?;
-                    }
-                    memberships.push(Membership {
-                        place: band.place,
-                        bucket: buckets,
-                    })?;
-                    members += 1;
-                }
-                _ => {
-                    if members > 1 {
-                        offsets.push(capacity)?;
-                        capacity += members.min(u64::from(policy.max_bucket));
-                        buckets += 1;
-                    }
-                    first = Some(band);
-                    members = 1;
-                }
-            }
-        }
-        if members > 1 {
-            offsets.push(capacity)?;
-            capacity += members.min(u64::from(policy.max_bucket));
-            buckets += 1;
-        }
-    }
-    let table = Table::create(spill, offsets.finish()?, buckets, capacity)?;
-    let gone = match policy.keep {
-        Keep::First => None,
-        Keep::None => Some(ScratchColumn::create(&spill.folder().join("gone"), places)?),
-    };
-    let mut pass = Pass {
-        documents,
-        policy,
-        table,
-        gone,
-        report: NearReport {
-            buckets,
-            ..NearReport::default()
-        },
-        drop,
-    };
-    let mut batch: Vec<Candidate> = Vec::with_capacity(BATCH);
-    for membership in memberships.finish()? {
-        let Membership { place, bucket } = membership?;
-        match batch.last_mut() {
-            Some(last) if last.place == place => last.buckets.push(bucket),
-            _ => {
-                if batch.len() == BATCH {
-                    pass.decide(&mut batch);
-                }
-                batch.push(Candidate {
-                    place,
-                    number: (documents.number)(place),
-                    buckets: vec![bucket],
-                });
-            }
-        }
-    }
-    pass.decide(&mut batch);
-    Ok(pass.report)
+    let NearInput { bands, documents } = input;
+    propose(bands.map(Ok), 0, policy, spill, |_| Ok(()))?.decide(documents, spill, drop)
 }
 
 impl Policy {
@@ -268,7 +372,8 @@ struct Pass<'a, D> {
     documents: Documents<'a>,
     policy: Policy,
     table: Table,
-    /// For [`Keep::None`]: 1 for what has gone, by place.
+    released: u64,
+    /// For [`Keep::None`]: 1 for what has gone, by place from `released` on.
     gone: Option<ScratchColumn<u8>>,
     report: NearReport,
     drop: D,
@@ -412,11 +517,15 @@ impl<D: FnMut(Dropped)> Pass<'_, D> {
             documents,
             policy,
             table,
+            released,
             gone,
             report,
             drop,
         } = self;
-        let (documents, policy) = (*documents, *policy);
+        let (documents, policy, released) = (*documents, *policy, *released);
+        // What was released cannot go any more.
+        let could_go =
+            |gone: &[u8], place: u64| place >= released && gone[(place - released) as usize] == 0;
         let gone = gone.as_mut().expect("made for this rule").values_mut();
         // In parallel: with the members of earlier batches, as they were before this batch.
         let (before, had_gone) = (&*table, &*gone);
@@ -426,7 +535,7 @@ impl<D: FnMut(Dropped)> Pass<'_, D> {
                 let mut similar = Similar::default();
                 before.kept(&candidate.buckets, 0, members);
                 for &place in members.iter() {
-                    let stays = had_gone[place as usize] == 0;
+                    let stays = could_go(had_gone, place);
                     if stays || similar.first.is_none() {
                         let number = (documents.number)(place);
                         let found = policy.similarity(documents, number, candidate.number);
@@ -441,7 +550,7 @@ impl<D: FnMut(Dropped)> Pass<'_, D> {
         for (candidate, mut similar) in batch.drain(..).zip(known) {
             table.kept(&candidate.buckets, start, &mut members);
             for &place in &members {
-                let stays = gone[place as usize] == 0;
+                let stays = could_go(gone, place);
                 if stays || similar.first.is_none() {
                     let number = (documents.number)(place);
                     let found = policy.similarity(documents, number, candidate.number);
@@ -450,8 +559,8 @@ impl<D: FnMut(Dropped)> Pass<'_, D> {
             }
             report.pairs_verified += similar.verified;
             for (place, similarity) in similar.staying {
-                if gone[place as usize] == 0 {
-                    gone[place as usize] = 1;
+                if could_go(gone, place) {
+                    gone[(place - released) as usize] = 1;
                     drop(Dropped {
                         number: (documents.number)(place),
                         kept: candidate.number,
@@ -460,7 +569,7 @@ impl<D: FnMut(Dropped)> Pass<'_, D> {
                 }
             }
             if let Some((place, similarity)) = similar.first {
-                gone[candidate.place as usize] = 1;
+                gone[(candidate.place - released) as usize] = 1;
                 drop(Dropped {
                     number: candidate.number,
                     kept: (documents.number)(place),
@@ -550,6 +659,52 @@ mod tests {
         (dropped, report)
     }
 
+    /// The same where `released` stand before them, whose indices come after those of the texts; and which of these
+    /// were needed.
+    fn run_after(
+        released: &[String],
+        texts: &[String],
+        policy: Policy,
+        memory_bytes: usize,
+    ) -> (Vec<(u64, u64)>, NearReport, Vec<u64>) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spill = Spill::new(folder.path(), memory_bytes);
+        let of_releases = released.len() as u64;
+        let sketches: Vec<_> = [sketches(released), sketches(texts)].concat();
+        let bands = sketches.iter().zip(0..);
+        let bands = bands.flat_map(|((_, bands), place)| {
+            bands.iter().map(move |&hash| Ok(BandHash { hash, place }))
+        });
+        let mut needed = Vec::new();
+        let proposals = propose(bands, of_releases, policy, &spill, |place| {
+            needed.push(place);
+            Ok(())
+        });
+        let base = texts.len() as u64;
+        let number = |place: u64| match place.checked_sub(of_releases) {
+            Some(place) => place,
+            None => base + place,
+        };
+        let shingles = |number: u64| match number.checked_sub(base) {
+            Some(row) => {
+                assert!(needed.contains(&row), "{row} was not asked for");
+                &sketches[row as usize].0[..]
+            }
+            None => &sketches[(of_releases + number) as usize].0,
+        };
+        let documents = Documents {
+            number: &number,
+            shingles: &shingles,
+        };
+        let mut dropped = Vec::new();
+        let report = proposals
+            .and_then(|proposals| {
+                proposals.decide(documents, &spill, |d| dropped.push((d.number, d.kept)))
+            })
+            .expect("decided");
+        (dropped, report, needed)
+    }
+
     fn page(changed: &[usize]) -> String {
         (0..200)
             .map(|i| {
@@ -587,6 +742,29 @@ mod tests {
         .map(|changed| page(changed))
         .collect();
         assert_eq!(run(&texts, POLICY, 1 << 20).0, [(1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn a_release_of_many_copies_fills_a_bucket_and_costs_a_comparison() {
+        let released = vec![page(&[]); 5_000];
+        let texts = vec![page(&[]); 200];
+        for keep in [Keep::First, Keep::None] {
+            let policy = Policy {
+                keep,
+                max_bucket: 50,
+                ..POLICY
+            };
+            let (dropped, report, needed) = run_after(&released, &texts, policy, 1 << 20);
+            let expected: Vec<(u64, u64)> = (0..200).map(|n| (n, 200)).collect();
+            assert_eq!(dropped, expected);
+            assert_eq!(needed, (0..50).collect::<Vec<u64>>());
+            assert_eq!(report.skipped_full_bucket, 14 * (5_000 - 50));
+            assert_eq!((report.buckets, report.pairs_verified), (14, 200));
+        }
+        // Copies of each other, and of nothing here.
+        let others = ["something else entirely that stands alone here".to_string()];
+        let (dropped, report, needed) = run_after(&released, &others, POLICY, 1 << 20);
+        assert_eq!((dropped.len(), report.buckets, needed.len()), (0, 0, 0));
     }
 
     #[test]
@@ -900,6 +1078,70 @@ mod tests {
             // Again, over what was kept: nothing goes.
             let output: Vec<String> = kept.iter().map(|&i| texts[i].clone()).collect();
             prop_assert_eq!(run(&output, POLICY, 1 << 20).0, []);
+        }
+
+        #[test]
+        fn against_a_release_goes_what_is_similar_to_it_or_to_one_kept_before(
+            texts in corpus(), share in 0.0f64..1.0, contained in any::<bool>()
+        ) {
+            let measure = if contained { Measure::Containment } else { Measure::Jaccard };
+            let policy = Policy { measure, ..POLICY };
+            let cut = (texts.len() as f64 * share) as usize;
+            let (earlier, later) = texts.split_at(cut);
+            let gone: Vec<u64> = run(earlier, policy, 1 << 20).0.iter().map(|pair| pair.0).collect();
+            let kept: Vec<u64> = (0..cut as u64).filter(|i| !gone.contains(i)).collect();
+            let released: Vec<String> = kept.iter().map(|&i| earlier[i as usize].clone()).collect();
+            let (dropped, _, needed) = run_after(&released, later, policy, 1 << 20);
+            prop_assert_eq!(&dropped, &run_after(&released, later, policy, 4_096).0);
+            // As after it in one run.
+            let whole: Vec<(u64, u64)> = run(&texts, policy, 1 << 20).0;
+            let base = later.len() as u64;
+            let place_of = |i: u64| kept.iter().position(|&k| k == i).map(|row| base + row as u64);
+            let whole: Vec<(u64, u64)> = whole
+                .into_iter()
+                .filter(|pair| pair.0 >= cut as u64)
+                .map(|(i, k)| (i - cut as u64, place_of(k).unwrap_or_else(|| k - cut as u64)))
+                .collect();
+            prop_assert_eq!(&dropped, &whole);
+            // As the plain definition has it.
+            let (old, new) = (sketches(&released), sketches(later));
+            let mut stays: Vec<usize> = Vec::new();
+            let mut expected = Vec::new();
+            for (i, sketch) in new.iter().enumerate() {
+                let in_release = old.iter().position(|k| similar(k, sketch, policy));
+                let here = || stays.iter().copied().find(|&k| similar(&new[k], sketch, policy));
+                match in_release.map(|row| later.len() + row).or_else(here) {
+                    Some(k) => expected.push((i as u64, k as u64)),
+                    None => stays.push(i),
+                }
+            }
+            prop_assert_eq!(dropped, expected);
+            // Nothing is read of the release but what shares a band.
+            let shares = |row: &u64| new.iter().any(|n| old[*row as usize].1.iter().any(|b| n.1.contains(b)));
+            let sharing: Vec<u64> = (0..released.len() as u64).filter(shares).collect();
+            prop_assert_eq!(needed, sharing);
+        }
+
+        #[test]
+        fn where_nothing_is_kept_a_release_stays_all_the_same(texts in corpus(), share in 0.0f64..1.0) {
+            let none = Policy { keep: Keep::None, ..POLICY };
+            let cut = (texts.len() as f64 * share) as usize;
+            // With its own near copies: they are never compared with each other.
+            let (released, later) = texts.split_at(cut);
+            let (mut dropped, _, _) = run_after(released, later, none, 1 << 20);
+            dropped.sort_unstable();
+            let (old, new) = (sketches(released), sketches(later));
+            let expected: Vec<(u64, Option<u64>)> = (0..new.len())
+                .filter_map(|i| {
+                    let row = old.iter().position(|k| similar(k, &new[i], none));
+                    let here = (0..new.len()).any(|j| j != i && similar(&new[i], &new[j], none));
+                    (row.is_some() || here).then_some((i as u64, row.map(|row| row as u64)))
+                })
+                .collect();
+            let base = later.len() as u64;
+            let found: Vec<(u64, Option<u64>)> =
+                dropped.iter().map(|&(i, kept)| (i, kept.checked_sub(base))).collect();
+            prop_assert_eq!(found, expected);
         }
 
         #[test]

@@ -151,6 +151,23 @@ mod tests {
     }
 
     #[test]
+    fn shingles_are_those_of_version_1_of_the_index() {
+        // Indexes of earlier releases hold them: who changes them raises `shard::INDEX_VERSION`.
+        let of = |shingling| set(shingling, "The Cat,\n sat down", &[5, 300]).0;
+        assert_eq!(
+            of(Shingling::Words(3)),
+            [0x4015c5cf3ac68f4b, 0x5054a50715d1583b]
+        );
+        assert_eq!(
+            of(Shingling::Characters(16)),
+            [0x2a4b0d3d53179394, 0xcdf1738e0b8a34a3]
+        );
+        assert_eq!(of(Shingling::Tokens(2)), [0x36f09e7ac61a2e80]);
+        // Too short for a shingle.
+        assert_eq!(of(Shingling::Words(9)), [0xedf6146fbc1b8a2a]);
+    }
+
+    #[test]
     fn tokens_are_taken_as_they_are() {
         let tokens = |ids: &[u32]| set(Shingling::Tokens(2), "whatever", ids).0;
         assert_eq!(tokens(&[1, 2, 3, 4]).len(), 3);

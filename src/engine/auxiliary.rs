@@ -1,11 +1,14 @@
-//! The files besides inputs and tokenizer that shape a result: references, losses, models, calibrations.
+//! The files besides inputs and tokenizer that shape a result: references, losses, models, calibrations, indexes of
+//! earlier releases.
 //!
 //! They are found by the tables of options: whatever a stage names as a path or as globs is one of them, and so is
 //! what its estimator says that it reads. A folder that was made with others is not complete.
 
 use super::corpus::TaskData;
 use super::inputs::Inputs;
+use super::releases::Releases;
 use super::{EngineError, Stop};
+use crate::plan::global::AGAINST;
 use crate::plan::{Plan, Problems, StagePlan, StageRef, stage_specs};
 use crate::record::{Kind, OptionSpec, Value};
 use crate::score;
@@ -129,7 +132,7 @@ impl Auxiliary {
                             quarantined: None,
                         },
                         path: found.path,
-                        shapes_prepare: !is_score,
+                        shapes_prepare: !is_score && !matches!(option.kind, Kind::Folders),
                     });
                 };
                 let value = stage.options.iter().find(|(name, _)| *name == option.name);
@@ -157,6 +160,15 @@ impl Auxiliary {
                         let globs: Vec<String> = globs.iter().map(|glob| plan.glob(glob)).collect();
                         for found in source::find_files(&plan.base, &globs).map_err(refuse)? {
                             add(found.name.clone(), found);
+                        }
+                    }
+                    (Kind::Folders, Some(_)) => {
+                        let releases = Releases::find(plan, stage, None)?;
+                        for file in releases.iter().flat_map(Releases::files) {
+                            add(
+                                file.name.clone(),
+                                FoundFile::at(&file.path).map_err(refuse)?,
+                            );
                         }
                     }
                     _ => {}
@@ -192,6 +204,13 @@ impl Auxiliary {
             Some(file) => Ok(file.entry.checksum.clone()),
             None => Ok(format!("{:032x}", source::file_checksum(path)?)),
         }
+    }
+
+    /// Checksums of the indexes of earlier releases: they shape what reaches the stages after a dedupe.
+    pub fn of_releases(&self) -> Vec<&str> {
+        let files = self.files.iter();
+        let indexes = files.filter(|file| file.entry.option == AGAINST);
+        indexes.map(|file| file.entry.checksum.as_str()).collect()
     }
 
     /// Stage, option and checksum of all that shapes what `prepare` writes.

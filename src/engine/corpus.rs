@@ -454,6 +454,20 @@ impl Corpus {
         }
     }
 
+    /// The shingle set of a document, as prepare wrote it in `slot` of the near dedupes.
+    pub fn shingles(&self, slot: usize, number: u64) -> &[u64] {
+        let (task, at) = self.locate(number);
+        let sketches = &self.tasks[task].near[slot];
+        let set = sketches.sets.values()[at];
+        &sketches.shingles.values()[set.start as usize..][..set.length as usize]
+    }
+
+    /// The hash of a document's text, as prepare wrote it in `slot` of the exact dedupes.
+    pub fn text_hash(&self, slot: usize, number: u64) -> [u64; 2] {
+        let (task, at) = self.locate(number);
+        self.tasks[task].exact[slot].values()[at]
+    }
+
     /// The declared fields.
     pub fn fields(&self, number: u64) -> Vec<FieldValue> {
         decode_fields(self.meta(number).1)

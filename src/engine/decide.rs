@@ -6,10 +6,11 @@
 
 use super::corpus::{Corpus, CutRow, FAILED, NO_STAGE};
 use super::edit::{Edit, NumberedCut};
+use super::releases::{ReleasedNames, Releases, Scratched, bands_of};
 use super::scores::Scores;
 use super::{EngineError, Stop, near};
 use crate::algo::{hash, pacing};
-use crate::dedupe::{self, BandHash, Documents, Dropped, Fingerprint, NearInput, UnitPlace};
+use crate::dedupe::{self, BandHash, Documents, Dropped, Fingerprint, Sketcher, UnitPlace};
 use crate::plan::StagePlan;
 use crate::plan::global::SELECT_REASONS;
 use crate::record::{FieldSpec, FieldType, FieldValue, Options};
@@ -25,19 +26,27 @@ use std::sync::Arc;
 pub struct Fate {
     /// Deciding value.
     pub value: f64,
-    /// For duplicates, the number of the kept document.
+    /// For duplicates, the number of the kept document, or its place among those of earlier releases that the
+    /// stage names.
     pub kept: u64,
     /// Stage in the chain, or [`NO_STAGE`] for one that is kept.
     pub stage: u16,
     /// Reason of that stage, or [`FAILED`].
     pub reason: u16,
-    /// 1 where `kept` is meant, else 0.
+    /// One of [`NO_KEPT`], [`KEPT_HERE`] and [`KEPT_IN_RELEASE`].
     pub has_kept: u16,
     /// 1 where the record is no document: its id stands in another one.
     pub duplicate_id: u16,
     /// Nothing.
     pub unused: u64,
 }
+
+/// There is no document because of which it went.
+pub const NO_KEPT: u16 = 0;
+/// It went because of a document of this run.
+pub const KEPT_HERE: u16 = 1;
+/// It went because of a document of an earlier release.
+pub const KEPT_IN_RELEASE: u16 = 2;
 
 /// Places of select's reasons in its table, checked when compiled.
 const BELOW_MIN_SCORE: u16 = reason("below_min_score");
@@ -69,6 +78,8 @@ pub struct Decisions<'a> {
     /// Place in the order (input, id), by number; `None` where it is the number itself.
     ranks: Option<ScratchColumn<u64>>,
     by_rank: Option<ScratchColumn<u64>>,
+    /// Documents of earlier releases because of which others went, by stage.
+    released: BTreeMap<u16, ReleasedNames>,
     spill: Spill,
 }
 
@@ -130,7 +141,7 @@ impl<'a> Decisions<'a> {
                 kept: 0,
                 stage: row.verdict_stage,
                 reason: row.verdict_reason,
-                has_kept: 0,
+                has_kept: NO_KEPT,
                 duplicate_id: 0,
                 unused: 0,
             };
@@ -140,6 +151,7 @@ impl<'a> Decisions<'a> {
             fates,
             ranks: None,
             by_rank: None,
+            released: BTreeMap::new(),
             spill,
         };
         if ids_are_given {
@@ -273,17 +285,72 @@ impl<'a> Decisions<'a> {
             })
     }
 
-    fn drop(&mut self, stage: u16, dropped: Dropped) {
-        let fate = &mut self.fates.values_mut()[dropped.number as usize];
-        *fate = Fate {
-            value: dropped.similarity,
-            kept: dropped.kept,
-            stage,
-            reason: 0,
-            has_kept: 1,
-            duplicate_id: 0,
-            unused: 0,
+    /// Turns away duplicates. Those because of documents of earlier releases have the second reason of the stage.
+    fn apply(
+        &mut self,
+        stage: u16,
+        drops: WrittenDrops,
+        released: Option<ReleasedNames>,
+    ) -> io::Result<()> {
+        let base = self.corpus.len();
+        let fates = self.fates.values_mut();
+        drops.apply(|dropped| {
+            let row = dropped.kept.checked_sub(base);
+            let (kept, has_kept) = match (row, &released) {
+                (Some(row), Some(names)) => (names.place(row), KEPT_IN_RELEASE),
+                _ => (dropped.kept, KEPT_HERE),
+            };
+            fates[dropped.number as usize] = Fate {
+                value: dropped.similarity,
+                kept,
+                stage,
+                reason: u16::from(has_kept == KEPT_IN_RELEASE),
+                has_kept,
+                duplicate_id: 0,
+                unused: 0,
+            };
+        })?;
+        self.released.extend(released.map(|names| (stage, names)));
+        Ok(())
+    }
+
+    /// Names of the documents of earlier releases because of which others go.
+    fn released_names(
+        &self,
+        stage: u16,
+        drops: &WrittenDrops,
+        against: Option<&Releases>,
+    ) -> Result<Option<ReleasedNames>, EngineError> {
+        let Some(releases) = against else {
+            return Ok(None);
         };
+        let base = self.corpus.len();
+        let mut sorter = self.spill.sorter("released", |a: &u64, b: &u64| a.cmp(b));
+        for row in drops
+            .dropped()
+            .filter_map(|gone| gone.kept.checked_sub(base))
+        {
+            sorter.push(row)?;
+        }
+        let mut last = None;
+        let distinct = sorter.finish()?.filter(|row| match row {
+            Ok(row) => last.replace(*row) != Some(*row),
+            Err(_) => true,
+        });
+        Ok(Some(releases.names(distinct, stage, &self.spill)?))
+    }
+
+    /// The id of the document because of which another one went, and the earlier release that it stands in, where
+    /// it is none of this run.
+    pub fn kept_of(&self, fate: &Fate) -> Option<(String, Option<&str>)> {
+        match fate.has_kept {
+            KEPT_HERE => Some((self.corpus.id(fate.kept), None)),
+            KEPT_IN_RELEASE => {
+                let (id, release) = self.released[&fate.stage].at(fate.kept);
+                Some((id.to_string(), Some(release)))
+            }
+            _ => None,
+        }
     }
 
     fn turn_away(&mut self, number: u64, stage: u16, reason: u16, value: f64) {
@@ -293,14 +360,24 @@ impl<'a> Decisions<'a> {
             kept: 0,
             stage,
             reason,
-            has_kept: 0,
+            has_kept: NO_KEPT,
             duplicate_id: 0,
             unused: 0,
         };
     }
 
-    /// Exact dedupe at `stage`, from the hashes that prepare wrote in `slot`.
-    pub fn exact_dedupe(&mut self, stage: u16, slot: usize) -> Result<(), EngineError> {
+    /// Exact dedupe at `stage`, from the hashes that prepare wrote in `slot`, also against earlier releases.
+    pub fn exact_dedupe(
+        &mut self,
+        stage: u16,
+        slot: usize,
+        against: Option<&Releases>,
+        stop: &Stop,
+    ) -> Result<(), EngineError> {
+        let released = against.map_or(0, Releases::documents);
+        let of_releases = against
+            .into_iter()
+            .flat_map(|releases| releases.fingerprints(self.corpus.len()));
         let fingerprints = self
             .corpus
             .tasks
@@ -309,22 +386,29 @@ impl<'a> Decisions<'a> {
             .flat_map(|(task, &base)| task.exact[slot].values().iter().zip(base..));
         let fingerprints = fingerprints
             .filter(|&(_, number)| self.reaches(number, stage))
-            .map(|(hash, number)| Fingerprint {
-                hash: *hash,
-                rank: self.rank_of(number),
-                number,
+            .map(|(hash, number)| {
+                Ok(Fingerprint {
+                    hash: *hash,
+                    rank: released + self.rank_of(number),
+                    number,
+                })
             });
+        // Somebody who asks to stop does not wait for the rest; what came of it is not used then.
+        let all = of_releases
+            .chain(fingerprints)
+            .take_while(|_| stop.check().is_ok());
         let mut drops = Drops::new(&self.spill)?;
         let mut written = Ok(());
-        dedupe::decide_exact(fingerprints, &self.spill, |dropped| {
+        dedupe::decide_exact(all, released, &self.spill, |dropped| {
             if written.is_ok() {
                 written = drops.push(dropped);
             }
         })?;
         written?;
-        drops
-            .written()?
-            .apply(|dropped| self.drop(stage, dropped))?;
+        stop.check()?;
+        let drops = drops.written()?;
+        let names = self.released_names(stage, &drops, against)?;
+        self.apply(stage, drops, names)?;
         Ok(())
     }
 
@@ -399,12 +483,16 @@ impl<'a> Decisions<'a> {
         Ok((edit, [compared, repeats]))
     }
 
-    /// Near dedupe at `stage`, from the sketches that prepare wrote in `slot`. Returns what there is
-    /// to note of it.
+    /// Near dedupe at `stage`, from the sketches that prepare wrote in `slot`, also against earlier
+    /// releases, whose bands `sketcher` makes. Returns what there is to note of it.
     ///
     /// # Errors
     /// When files cannot be written or read, and when a cluster or a source loses more than its
     /// bound ([`dedupe::Guard`]).
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a stage of the run needs, called in one place"
+    )]
     pub fn near_dedupe(
         &mut self,
         stage: u16,
@@ -412,6 +500,7 @@ impl<'a> Decisions<'a> {
         planned: &StagePlan,
         scores: Option<&Scores<'_>>,
         sources: &[String],
+        against: Option<(&Releases, &Sketcher, u64)>,
         stop: &Stop,
     ) -> Result<BTreeMap<String, u64>, EngineError> {
         stop.check()?;
@@ -457,17 +546,26 @@ impl<'a> Decisions<'a> {
             }
             order = Some((places, numbers));
         }
-        let place_of = |number: u64| match &order {
-            Some((places, _)) => places.values()[number as usize],
-            None => self.rank_of(number),
+        // Documents of earlier releases come first in keep order, and last by number.
+        let released = against.map_or(0, |(releases, _, _)| releases.documents());
+        let place_of = |number: u64| {
+            released
+                + match &order {
+                    Some((places, _)) => places.values()[number as usize],
+                    None => self.rank_of(number),
+                }
         };
-        let number_at = |place: u64| match &order {
-            Some((_, numbers)) => numbers.values()[place as usize],
-            None => self.number_at(place),
+        let number_at = |place: u64| match (place.checked_sub(released), &order) {
+            (None, _) => corpus.len() + place,
+            (Some(place), Some((_, numbers))) => numbers.values()[place as usize],
+            (Some(place), None) => self.number_at(place),
         };
+        let of_releases = against.into_iter().flat_map(|(releases, sketcher, seed)| {
+            releases.bands(bands_of(seed, options), sketcher)
+        });
         let (bands_of_each, _) = near::bands_and_rows(options);
         let mut short = 0;
-        let mut bands = corpus
+        let bands = corpus
             .tasks
             .iter()
             .zip(&corpus.bases)
@@ -495,42 +593,64 @@ impl<'a> Decisions<'a> {
             .inspect(|(_, is_short, _)| short += u64::from(*is_short))
             .flat_map(|(number, _, bands)| {
                 let place = place_of(number);
-                bands.iter().map(move |&hash| BandHash { hash, place })
+                bands.iter().map(move |&hash| Ok(BandHash { hash, place }))
             });
-        let shingles = |number: u64| -> &[u64] {
-            let (task, at) = corpus.locate(number);
-            let sketches = &corpus.tasks[task].near[slot];
-            let set = sketches.sets.values()[at];
-            &sketches.shingles.values()[set.start as usize..][..set.length as usize]
+        let bands = of_releases
+            .take_while(|_| stop.check().is_ok())
+            .chain(bands);
+        let mut needed = Scratched::<u64>::create(&self.spill, "released-needed")?;
+        let policy = near::policy(options);
+        let proposals = dedupe::propose(bands, released, policy, &self.spill, |place| {
+            needed.push(&[place])
+        })?;
+        stop.check()?;
+        let needed = needed.finish()?;
+        let sets = match against {
+            Some((releases, _, _)) => {
+                let rows = needed.values().iter().map(|&row| Ok(row));
+                let rows = rows.take_while(|_| stop.check().is_ok());
+                Some(releases.shingles(rows, &self.spill)?)
+            }
+            None => None,
+        };
+        stop.check()?;
+        let shingles = |number: u64| match (number.checked_sub(corpus.len()), &sets) {
+            (Some(row), Some(sets)) => sets.of(row),
+            _ => corpus.shingles(slot, number),
+        };
+        let documents = Documents {
+            number: &number_at,
+            shingles: &shingles,
         };
         let mut drops = Drops::new(&self.spill)?;
         let mut failed = Ok(());
-        let input = NearInput {
-            bands: &mut bands,
-            documents: Documents {
-                number: &number_at,
-                shingles: &shingles,
-            },
-        };
-        let report = dedupe::decide_near(input, near::policy(options), &self.spill, |dropped| {
+        let report = proposals.decide(documents, &self.spill, |dropped| {
             if failed.is_ok() {
                 failed = drops.push(dropped);
             }
         })?;
         failed?;
         stop.check()?;
-        drop(bands);
-        std::mem::drop(order);
+        std::mem::drop((order, sets));
         let drops = drops.written()?;
+        let names = self.released_names(stage, &drops, against.map(|(releases, _, _)| releases))?;
+        let name_of = |number: u64| match (number.checked_sub(corpus.len()), &names) {
+            (Some(row), Some(names)) => {
+                let (id, release) = names.at(names.place(row));
+                (id.to_string(), Some(release.to_string()))
+            }
+            _ => (corpus.id(number), None),
+        };
         near::guard(
             corpus,
             &self.spill,
             &|number| self.reaches(number, stage),
             &mut drops.dropped(),
+            &name_of,
             planned,
             sources,
         )?;
-        drops.apply(|dropped| self.drop(stage, dropped))?;
+        self.apply(stage, drops, names)?;
         Ok(near::notes(&report, short))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The rejects name for each duplicate its source and the id of the document because of which it
 //! went; that one's source stands in the order, or among the rejects where a later stage turned it
-//! away. The two are joined by a sort of 128-bit hashes of ids, within the memory that is given.
+//! away. A document of an earlier release has the release in place of a source. The two are joined by a sort of 128-bit hashes of ids, within the memory that is given.
 
 use super::verify::scratch_folder;
 use super::{EngineError, Stop};
@@ -25,6 +25,8 @@ const CLUSTERS: usize = 10;
 const EXAMPLES: usize = 3;
 /// Stands for the source of a document that the folder does not hold, because it failed later.
 const NOT_IN_FOLDER: &str = "(failed later)";
+/// The bit of a home that is a release by its number, not a source.
+const RELEASE: u64 = 1 << 32;
 
 /// One duplicate, by the document because of which it went: 24 bytes.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -46,6 +48,16 @@ struct Home {
 fn hash_of(id: &str) -> [u64; 2] {
     let hash = hash::content(id.as_bytes());
     [(hash >> 64) as u64, hash as u64]
+}
+
+/// The hash of a document because of which others went. Releases may share ids with the run and each other.
+fn hash_of_kept(row: &RejectRead<'_>) -> Option<[u64; 2]> {
+    let id = row.kept_id?;
+    Some(match row.kept_release {
+        // No id holds a NUL before a folder's name by chance.
+        Some(release) => hash_of(&format!("{release}\0{id}")),
+        None => hash_of(id),
+    })
 }
 
 /// Sources by name, in order of first mention.
@@ -183,14 +195,21 @@ impl Reading<'_> {
         let mut homes = self
             .spill
             .sorter("homes", |a: &Home, b: &Home| a.id.cmp(&b.id));
+        let mut releases = Sources::default();
         self.each_reject(&mut |row| {
             let source = sources.number(row.source);
-            if let Some(kept) = row.kept_id {
+            if let Some(kept) = hash_of_kept(row) {
                 gone.push(Gone {
-                    kept: hash_of(kept),
+                    kept,
                     source,
                     tokens: row.tokens,
                 })?;
+                if let Some(release) = row.kept_release {
+                    homes.push(Home {
+                        id: kept,
+                        source: RELEASE | u64::from(releases.number(release)),
+                    })?;
+                }
             }
             homes.push(Home {
                 id: hash_of(row.doc_id),
@@ -217,12 +236,22 @@ impl Reading<'_> {
             )));
         }
         let nowhere = sources.number(NOT_IN_FOLDER);
+        let releases: Vec<u32> = releases
+            .names
+            .iter()
+            .map(|name| sources.number(&format!("(release {name})")))
+            .collect();
+        let place_of = |home: Option<u64>| match home {
+            Some(home) if home & RELEASE != 0 => releases[(home & !RELEASE) as usize],
+            Some(source) => source as u32,
+            None => nowhere,
+        };
         let mut cells: BTreeMap<(u32, u32), Amount> = BTreeMap::new();
         let mut large: Vec<Large> = Vec::new();
         let mut clusters = 0;
         each_cluster(gone.finish()?, homes.finish()?, &mut |cluster| {
             clusters += 1;
-            let kept_source = cluster.home.map_or(nowhere, |source| source as u32);
+            let kept_source = place_of(cluster.home);
             let mut dropped = Amount::default();
             for (&source, amount) in cluster.dropped {
                 dropped.add(amount.documents, amount.tokens);
@@ -313,7 +342,7 @@ impl Reading<'_> {
         }
         self.each_reject(&mut |row| {
             if let Some(kept) = row.kept_id
-                && let Some(&at) = places.get(&hash_of(kept))
+                && let Some(&at) = hash_of_kept(row).and_then(|kept| places.get(&kept))
             {
                 let cluster = &mut named[at];
                 if cluster.kept_id.is_empty() {
@@ -351,9 +380,9 @@ fn only_largest(large: &mut Vec<Large>) {
 
 /// A document because of which others went.
 struct Cluster<'a> {
-    /// The hash of its id.
+    /// Its hash.
     kept: [u64; 2],
-    /// Its source; `None` where the folder does not hold it.
+    /// Its source, or [`RELEASE`] and the number of its release; `None` where the folder does not hold it.
     home: Option<u64>,
     /// What went, by source.
     dropped: &'a BTreeMap<u32, Amount>,

@@ -200,7 +200,7 @@ pub(super) fn arrow_error(error: arrow::error::ArrowError) -> EngineError {
 }
 
 /// Encodes groups on all workers, `threads` at a time, and appends them in order.
-fn write_groups<G: Send + Sync, S: Send>(
+pub(super) fn write_groups<G: Send + Sync, S: Send>(
     part: &mut Part,
     groups: &[G],
     stop: &Stop,
@@ -591,6 +591,7 @@ impl Emit<'_> {
             let fate = self.decisions.fate(number);
             let row = self.corpus.row(number);
             let words = &self.stages[fate.stage as usize];
+            let (kept_id, kept_release) = self.decisions.kept_of(fate).unzip();
             rows.input_ids.extend_from_slice(self.corpus.tokens(number));
             let score = self
                 .scores
@@ -605,7 +606,8 @@ impl Emit<'_> {
                 stage: words.label.clone(),
                 reason: words.reasons[fate.reason as usize].name.to_string(),
                 value: fate.value,
-                kept_id: (fate.has_kept == 1).then(|| self.corpus.id(fate.kept)),
+                kept_id,
+                kept_release: kept_release.flatten().map(str::to_string),
                 tokens: row.tokens,
                 score,
                 text: (kept == RejectsKept::Text)
@@ -645,12 +647,16 @@ impl Emit<'_> {
             }
             Ok::<(), EngineError>(())
         };
-        for (number, fate) in self.rejected().filter(|(_, fate)| fate.has_kept == 1) {
+        for (number, fate) in self.rejected() {
+            let Some((kept_id, kept_release)) = self.decisions.kept_of(fate) else {
+                continue;
+            };
             let row = self.corpus.row(number);
             tokens += u64::from(row.tokens);
             rows.push(DuplicateRow {
                 dropped_id: self.corpus.id(number),
-                kept_id: self.corpus.id(fate.kept),
+                kept_id,
+                kept_release: kept_release.map(str::to_string),
                 similarity: fate.value as f32,
                 rule: self.stages[fate.stage as usize].rule.clone(),
                 tokens: row.tokens,

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that a run writes into its output folder, but for `work`.
-pub const OUTPUT_NAMES: [&str; 12] = [
+pub const OUTPUT_NAMES: [&str; 13] = [
     "manifest.json",
     "pipeline.yaml",
     "audit.json",
@@ -44,6 +44,7 @@ pub const OUTPUT_NAMES: [&str; 12] = [
     "duplicates",
     "contamination",
     "edits",
+    "index",
     "run.json",
     "run.log",
 ];

@@ -37,7 +37,12 @@
 //! | scores | score | 16 a document, 1 a token; 4 a token more for each of f32 usefulness and `excess_nats` |
 //! | sorts that outgrow memory | decide | 16 a band (240 a document for 15), 16 to 32 a document for each other sort; removed after it |
 //! | buckets of a near dedupe | decide | 12 a bucket of two documents or more, 8 a member up to `max_bucket`; removed after it |
+//! | sorts of earlier releases | decide | of a document in their indexes 32 for an exact dedupe, 16 a band for a near one; removed after it |
+//! | what is proposed of earlier releases | decide | 32 a document and 8 a shingle; removed after it. The ids that the evidence names stay: 24 and the id |
 //! | layout | arrange | 32 a row, 24 a segment |
+//!
+//! An index for later runs (`write_index`) is output: 16 bytes a kept document and its id for an exact dedupe; 8 a
+//! shingle and 8 a band for a near one.
 //!
 //! In all 7.6 bytes a token, 11.7 while it fits on all of such a small corpus. The output is smaller:
 //! 1.5 bytes a position in the shards, 0.6 a token in the rejects.
@@ -98,11 +103,13 @@ mod emit;
 mod error;
 mod explain;
 mod finish;
+mod index;
 mod inputs;
 mod near;
 mod options;
 mod prepare;
 mod progress;
+mod releases;
 mod run;
 mod scores;
 mod segments;
@@ -119,6 +126,7 @@ pub use error::EngineError;
 pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Progress, Silent, Unit};
+pub use releases::{IndexFile, Release, Releases, writes_index};
 pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
 pub use teach::{Judge, Taught};
 pub use threshold::threshold;

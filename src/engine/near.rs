@@ -77,7 +77,7 @@ pub fn notes(report: &NearReport, short: u64) -> BTreeMap<String, u64> {
 }
 
 /// Refuses what takes away more than the stage's bounds: `dropped`, of the documents that `reaches` says reach it. `sources`
-/// names the source of each input.
+/// names the source of each input, `name_of` a document by number and, where it is none of this run, its release.
 ///
 /// # Errors
 /// Names each source and the largest cluster above its bound, with figures, examples and ways out.
@@ -86,6 +86,7 @@ pub fn guard(
     spill: &Spill,
     reaches: &dyn Fn(u64) -> bool,
     dropped: &mut dyn Iterator<Item = Dropped>,
+    name_of: &dyn Fn(u64) -> (String, Option<String>),
     planned: &StagePlan,
     sources: &[String],
 ) -> Result<(), EngineError> {
@@ -140,7 +141,7 @@ pub fn guard(
             }
         }
         if bounds.cluster_takes_too_much(all, whole)
-            && !is_allowed(&corpus.id(parts[0].kept))
+            && !is_allowed(&name_of(parts[0].kept).0)
             && largest
                 .as_ref()
                 .is_none_or(|(known, _)| known.tokens < all.tokens)
@@ -155,6 +156,10 @@ pub fn guard(
             .map(|(number, similarity)| format!("'{}' ({similarity:.3})", corpus.id(*number)));
         named.collect::<Vec<_>>().join(", ")
     };
+    let quoted = |number: u64| match name_of(number) {
+        (id, None) => format!("'{id}'"),
+        (id, Some(release)) => format!("'{id}' of the earlier release {release}"),
+    };
     let mut found = Vec::new();
     for (source, name) in sources.iter().enumerate() {
         let (lost, of) = (lost_of_source[source], of_source[source]);
@@ -165,9 +170,9 @@ pub fn guard(
             .as_ref()
             .map_or(String::new(), |part| {
                 format!(
-                    "; {} of these documents go because of '{}', such as {} (similarity)",
+                    "; {} of these documents go because of {}, such as {} (similarity)",
                     part.lost.documents,
-                    corpus.id(part.kept),
+                    quoted(part.kept),
                     examples(part)
                 )
             });
@@ -178,10 +183,11 @@ pub fn guard(
         ));
     }
     if let Some((lost, part)) = largest {
-        let kept = corpus.id(part.kept);
+        let (kept, _) = name_of(part.kept);
         found.push(format!(
-            "because of document '{kept}' would go {}, more than 'max_cluster_loss' ({}), such as {} (similarity). If that is \
+            "because of document {} would go {}, more than 'max_cluster_loss' ({}), such as {} (similarity). If that is \
              right, add '{kept}' to 'allow'",
+            quoted(part.kept),
             figures(lost, whole),
             bounds.max_cluster_loss,
             examples(&part)

@@ -37,7 +37,7 @@ pub fn from_json(name: &str, json: &serde_json::Value, specs: &[&'static Spec]) 
                 Kind::Text | Kind::Choice(_) | Kind::Path | Kind::SortKey => {
                     Value::Text(found.as_str()?.to_string())
                 }
-                Kind::TextList | Kind::Globs => {
+                Kind::TextList | Kind::Globs | Kind::Folders => {
                     let texts = found
                         .as_array()?
                         .iter()

@@ -8,11 +8,13 @@ use super::domains::{Domains, References, unmatched};
 use super::edit::Edit;
 use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
+use super::index::{self, IndexOf};
 use super::inputs::{Inputs, default_task_bytes};
 use super::near;
 use super::options;
 use super::prepare::{Prepare, Step};
 use super::progress::{Progress, Unit};
+use super::releases::{self, Releases};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
 use super::segments::Segments;
 use super::spans::span_dedupe;
@@ -212,6 +214,8 @@ pub struct Prepared {
     pub judges: BTreeMap<usize, Judge>,
     /// The other files that shape the result.
     pub auxiliary: Auxiliary,
+    /// The earlier releases that stages compare with, by their places in the plan.
+    pub releases: BTreeMap<usize, Releases>,
     /// What the user should know before the run, each with something to do.
     pub warnings: Vec<String>,
 }
@@ -358,6 +362,8 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             problems.push(plan.problem(place, format!("'model': {error}")));
         }
     }
+    let fingerprint = tokenizer.as_ref().map(Tokenizer::fingerprint);
+    let releases = releases::find_all(plan, fingerprint.as_deref(), &mut problems)?;
     let of_estimator = fit.as_ref().map_or_else(Vec::new, |fit| fit.files());
     let needs = fit.map_or_else(Needs::default, |fit| fit.needs());
     let auxiliary = match Auxiliary::find(plan, &of_estimator) {
@@ -372,6 +378,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
     };
     let taught = judges.values().filter_map(|judge| judge.taught.as_ref());
     let mut warnings: Vec<String> = taught.flat_map(|taught| taught.warnings.clone()).collect();
+    warnings.extend(releases.values().flat_map(Releases::warnings));
     warnings.extend(many_copies(plan));
     match (inputs, tokenizer) {
         (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared {
@@ -382,6 +389,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             needs,
             judges,
             auxiliary,
+            releases,
             warnings,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
@@ -1064,6 +1072,7 @@ fn go(
         needs: _,
         mut judges,
         mut auxiliary,
+        releases,
         warnings,
     } = prepared;
     warnings.iter().for_each(|warning| progress.warn(warning));
@@ -1075,6 +1084,9 @@ fn go(
     progress.begin("checksum", bytes, Unit::Bytes);
     let checksums = inputs.checksums(&|bytes| progress.advance(bytes), stop)?;
     auxiliary.read_checksums(&|bytes| progress.advance(bytes), stop)?;
+    for releases in releases.values() {
+        releases.prove(&auxiliary)?;
+    }
     progress.end();
     clock.end("checksum");
 
@@ -1188,7 +1200,8 @@ fn go(
         .take(ranges[0].end - 1)
         .filter(|(_, stage)| !matches!(stage.kind, StageRef::Score { .. } | StageRef::Select))
         .map(|(description, stage)| match stage.kind {
-            // What decides, such as a guard that let go, makes no sketch another one.
+            // What decides, such as a guard that let go or an earlier release, makes no sketch another one.
+            StageRef::ExactDedupe => json!([stage.label, stage.options.flag("normalise")]),
             StageRef::NearDedupe => json!([stage.label, near::sketch_key(&stage.options)]),
             _ => description.clone(),
         })
@@ -1266,6 +1279,7 @@ fn go(
     // Sketches are numbered within a segment.
     let (mut exact, mut nears, mut units) = (0, 0, 0);
     let mut near_before = false;
+    let mut indexes = Vec::new();
     for at in 0..=plan.stages.len() {
         stop.check()?;
         let number = at as u16 + 1;
@@ -1312,15 +1326,34 @@ fn go(
                 "span_dedupe"
             }
             StageRef::ExactDedupe => {
-                decisions.exact_dedupe(number, exact)?;
+                decisions.exact_dedupe(number, exact, releases.get(&at), stop)?;
+                if releases::writes_index(stage) {
+                    indexes.push(IndexOf {
+                        stage,
+                        corpus,
+                        slot: exact,
+                    });
+                }
                 exact += 1;
                 "exact_dedupe"
             }
             StageRef::NearDedupe => {
                 progress.begin("near_dedupe", corpus.len(), Unit::Documents);
                 let earlier = scores.as_ref().map(|(scores, _)| scores);
-                let found = decisions.near_dedupe(number, nears, stage, earlier, &sources, stop)?;
+                let against = match (releases.get(&at), &chain[usize::from(number)]) {
+                    (Some(releases), Step::Near(sketcher)) => Some((releases, sketcher, plan.seed)),
+                    _ => None,
+                };
+                let found = decisions
+                    .near_dedupe(number, nears, stage, earlier, &sources, against, stop)?;
                 progress.end();
+                if releases::writes_index(stage) {
+                    indexes.push(IndexOf {
+                        stage,
+                        corpus,
+                        slot: nears,
+                    });
+                }
                 nears += 1;
                 near_before = true;
                 notes.insert(stage.label.clone(), found);
@@ -1348,6 +1381,7 @@ fn go(
                     described[..=at_in_chain(plan, stage)],
                     reference_key,
                     negative_key,
+                    auxiliary.of_releases(),
                     file_checksums,
                     kind.version,
                     kind.spec.name,
@@ -1564,6 +1598,18 @@ fn go(
     files.push(quarantine);
     progress.end();
     clock.end("rejects and evidence");
+    if !indexes.is_empty() {
+        let fingerprint = tokenizer.fingerprint();
+        files.extend(index::write(
+            &out,
+            &indexes,
+            &decisions,
+            plan.seed,
+            &fingerprint,
+            stop,
+        )?);
+        clock.end("index");
+    }
 
     let finish = Finish {
         plan,

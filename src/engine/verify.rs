@@ -5,6 +5,7 @@ use super::finish::{self, read_audit};
 use super::inputs::Inputs;
 use super::options;
 use super::progress::{Progress, Unit};
+use super::releases;
 use super::run::RunRecord;
 use super::{EngineError, Stop};
 use crate::algo::hash;
@@ -15,7 +16,8 @@ use crate::plan::{Overrides, Plan, Problems, StageRef, TokenizerSource as Named}
 use crate::record::{Difference, without};
 use crate::score;
 use crate::shard::{
-    AuxiliaryEntry, Manifest, ReadEdits, ReadOrder, ReadRejects, ReadShard, file_checksum,
+    AuxiliaryEntry, Manifest, ReadEdits, ReadIndex, ReadOrder, ReadRejects, ReadShard,
+    file_checksum,
 };
 use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
@@ -500,6 +502,7 @@ fn rows(
     let in_order = manifest.pack.method != "best_fit";
     documents(stretches.finish()?, audit, in_order, report)?;
     order(out, manifest, spill, report)?;
+    indexes(out, manifest, report, stop)?;
     let cuts = edits(out, manifest, audit, spill, report, stop)?;
     if options.inputs {
         inputs(
@@ -771,6 +774,57 @@ fn order(
         by_packing,
         problem,
         format!("{} of {}", manifest.pack.method, manifest.pack.parameters),
+    );
+    Ok(())
+}
+
+/// The indexes for later runs against the order file.
+fn indexes(
+    out: &Path,
+    manifest: &Manifest,
+    report: &mut Report,
+    stop: &Stop,
+) -> Result<(), EngineError> {
+    let in_index = format!("{}/", releases::INDEX_FOLDER);
+    let mut found: BTreeMap<String, (u64, [u64; 2])> = BTreeMap::new();
+    for file in manifest
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with(&in_index))
+    {
+        stop.check()?;
+        let index = ReadIndex::open(&out.join(&file.path))?;
+        let (documents, sum) = found.entry(index.about.stage.clone()).or_default();
+        index.ids(&mut |id| {
+            *documents += 1;
+            *sum = add(*sum, id_of(id));
+        })?;
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut kept = (0, [0; 2]);
+    for file in manifest
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("order/"))
+    {
+        stop.check()?;
+        ReadOrder::open(&out.join(&file.path))?.rows(&[], &mut |_, row| {
+            kept = (kept.0 + 1, add(kept.1, id_of(&row.doc_id)));
+            true
+        })?;
+    }
+    let wrong = found.iter().find(|(_, sums)| **sums != kept);
+    report.check(
+        "the indexes for later runs hold the documents that were kept",
+        wrong.map(|(stage, (documents, _))| {
+            format!(
+                "that of '{stage}' has {documents} documents, {} were kept, or others",
+                kept.0
+            )
+        }),
+        format!("{} documents in {} indexes", kept.0, found.len()),
     );
     Ok(())
 }

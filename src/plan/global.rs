@@ -5,27 +5,59 @@ use crate::dedupe::SpanRule;
 use crate::record::{Kind, OptionError, OptionSpec, Options, Reason, Spec};
 use std::collections::BTreeMap;
 
+/// The option of a dedupe that names the output folders of earlier releases.
+pub const AGAINST: &str = "against";
+/// The option of a dedupe that has an index written.
+pub const WRITE_INDEX: &str = "write_index";
+
+const WRITES_INDEX: OptionSpec = OptionSpec {
+    name: WRITE_INDEX,
+    kind: Kind::Bool,
+    default: Some("false"),
+    doc: "Whether 'index/' of the output folder holds what later runs need to name this one in 'against': of every \
+          document that is kept in the end what it was compared by, as this stage saw it, and no text",
+};
+
 /// Exact copies.
 pub const EXACT_DEDUPE: Spec = Spec {
     name: "exact_dedupe",
     summary: "Rejects documents whose text stands in the corpus already",
     details: "Two documents are copies where the 128-bit xxHash3 of their text is the same. The first one stays: the \
-              smallest (place in 'inputs', id). Without 'normalise' a single byte makes a difference.",
-    options: &[OptionSpec {
-        name: "normalise",
-        kind: Kind::Bool,
-        default: Some("false"),
-        doc: "Whether texts are compared after NFC, lower-casing, turning every run of white space into one space and \
-              trimming. The text itself is left as it is",
-    }],
+              smallest (place in 'inputs', id). Without 'normalise' a single byte makes a difference. Documents of \
+              earlier releases ('against') come before all others: a copy of one goes, and the evidence names it and \
+              its release. An index takes 16 bytes a document and its packed id; while it is compared with, a document \
+              of it takes 32 bytes of intermediate files.",
+    options: &[
+        OptionSpec {
+            name: "normalise",
+            kind: Kind::Bool,
+            default: Some("false"),
+            doc: "Whether texts are compared after NFC, lower-casing, turning every run of white space into one space \
+                  and trimming. The text itself is left as it is",
+        },
+        OptionSpec {
+            name: AGAINST,
+            kind: Kind::Folders,
+            default: Some("[]"),
+            doc: "Output folders of earlier runs with an index of this stage ('write_index') of the same 'normalise'. \
+                  An index holds the documents of its own run: of a chain of releases name each",
+        },
+        WRITES_INDEX,
+    ],
     example: "{ normalise: true }",
 };
 
 /// Reasons of [`EXACT_DEDUPE`].
-pub const EXACT_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
-    "exact_duplicate",
-    "The text is that of the kept document; the value is their similarity, always 1",
-)];
+pub const EXACT_DEDUPE_REASONS: &[Reason] = &[
+    Reason::duplicate(
+        "exact_duplicate",
+        "The text is that of the kept document; the value is their similarity, always 1",
+    ),
+    Reason::duplicate(
+        "exact_duplicate_of_release",
+        "The text is that of a document of an earlier release; the value is their similarity, always 1",
+    ),
+];
 
 /// Repeated paragraphs.
 pub const PARAGRAPH_DEDUPE: Spec = Spec {
@@ -170,7 +202,13 @@ pub const NEAR_DEDUPE: Spec = Spec {
               chosen so that pairs 0.05 above 'min_similarity' are proposed with probability 0.99 or more, from at most \
               128 hashes; 'goodput check' prints the curve. A document too short for one shingle is similar only to one \
               of the same words, and counted. A source or a cluster (what goes because of one document) that loses more \
-              than its bound stops the run, which names it.",
+              than its bound stops the run, which names it. Documents of earlier releases ('against') come first in keep \
+              order and stay whatever 'keep' is, 'none' too: a document that is similar to one goes, and the evidence \
+              names it and its release. An index holds all shingles, so that the old texts are not needed: 8 bytes a \
+              distinct shingle (about 1.2 a byte of text with words) and 8 a band, and the packed id. A run of the same \
+              seed, bands and rows reads the bands, and the shingles only of what they propose; another one reads it \
+              all. While it is compared with, a document of it takes 16 bytes a band of intermediate files, and its \
+              shingles where it is proposed.",
     options: &[
         OptionSpec {
             name: "min_similarity",
@@ -288,6 +326,16 @@ pub const NEAR_DEDUPE: Spec = Spec {
             default: Some("[]"),
             doc: "Sources, and ids of kept documents, for which the two bounds do not hold",
         },
+        OptionSpec {
+            name: AGAINST,
+            kind: Kind::Folders,
+            default: Some("[]"),
+            doc: "Output folders of earlier runs with an index of this stage ('write_index') of the same shingles, and \
+                  of 'shingle_tokens' the same tokenizer; similarity, measure, bands and seed may be others. An index \
+                  holds the documents of its own run: of a chain of releases name each. The two bounds count what goes \
+                  because of them too",
+        },
+        WRITES_INDEX,
     ],
     example: "{ min_similarity: 0.8, keep: first }",
 };
@@ -332,10 +380,16 @@ pub fn bands_and_rows(options: &Options) -> Result<(u32, u32), OptionError> {
 }
 
 /// Reasons of [`NEAR_DEDUPE`].
-pub const NEAR_DEDUPE_REASONS: &[Reason] = &[Reason::duplicate(
-    "near_duplicate",
-    "Its similarity to the kept document reaches 'min_similarity'; the value is that similarity, exact",
-)];
+pub const NEAR_DEDUPE_REASONS: &[Reason] = &[
+    Reason::duplicate(
+        "near_duplicate",
+        "Its similarity to the kept document reaches 'min_similarity'; the value is that similarity, exact",
+    ),
+    Reason::duplicate(
+        "near_duplicate_of_release",
+        "Its similarity to a document of an earlier release reaches 'min_similarity'; the value is that similarity, exact",
+    ),
+];
 
 /// What [`NEAR_DEDUPE`] counts of its work, in the order of its counts.
 pub const NEAR_DEDUPE_NOTES: &[&str] = &[

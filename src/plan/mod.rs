@@ -257,6 +257,11 @@ impl Plan {
         replace_home_in_glob(written, self.home.as_deref())
     }
 
+    /// A folder among the options ([`crate::record::Kind::Folders`]) as the file system knows it.
+    pub fn folder(&self, written: &str) -> PathBuf {
+        self.base.join(replace_home(written, self.home.as_deref()))
+    }
+
     /// A problem at a place of the pipeline file or of a `--set`, found after loading.
     pub fn problem(&self, place: Place, message: impl Into<String>) -> Problem {
         let set = match (place.line, place.column.checked_sub(1)) {

@@ -160,6 +160,10 @@ impl Writer {
                     json!({ "type": "array", "items": glob, "minItems": 1 }),
                 ]
             }
+            Kind::Folders => {
+                let folder = json!({ "type": "string", "minLength": 1 });
+                vec![folder.clone(), json!({ "type": "array", "items": folder })]
+            }
             Kind::Variant { tag, specs } => vec![self.variant(tag, &specs(), &[])],
         }
     }

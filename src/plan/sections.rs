@@ -206,6 +206,7 @@ pub(super) const RESERVED_COLUMNS: &[&str] = &[
     "reason",
     "value",
     "kept_id",
+    "kept_release",
     "tokens",
     "text",
     "random",

@@ -210,8 +210,10 @@ impl Checker<'_> {
         }
         let items = match (&spec.kind, &node.shape) {
             (_, Shape::Refused) => return None,
-            (Kind::TextList | Kind::Globs, Shape::List(items)) => items,
-            (Kind::TextList | Kind::Globs, Shape::Scalar { .. }) => std::slice::from_ref(node),
+            (Kind::TextList | Kind::Globs | Kind::Folders, Shape::List(items)) => items,
+            (Kind::TextList | Kind::Globs | Kind::Folders, Shape::Scalar { .. }) => {
+                std::slice::from_ref(node)
+            }
             (
                 _,
                 Shape::Scalar {
@@ -259,9 +261,11 @@ impl Checker<'_> {
                     };
                     match self.scalar(item, text, *is_plain, item.mark, &text_spec, key) {
                         Some((Value::Text(text), written)) => {
-                            if matches!(spec.kind, Kind::Globs) {
-                                valid &= self.judge_glob(item.mark, key, &text);
-                            }
+                            valid &= match spec.kind {
+                                Kind::Globs => self.judge_glob(item.mark, key, &text),
+                                Kind::Folders => self.judge_path(item.mark, key, &text),
+                                _ => true,
+                            };
                             texts.push(text);
                             filled.push(written);
                         }
@@ -421,7 +425,12 @@ impl Checker<'_> {
                 (Value::Text(text.clone()), Filled::Text(text))
             }
             (
-                Kind::Text | Kind::TextList | Kind::Globs | Kind::SortKey | Kind::Path,
+                Kind::Text
+                | Kind::TextList
+                | Kind::Globs
+                | Kind::Folders
+                | Kind::SortKey
+                | Kind::Path,
                 Plain::Text,
             ) => {
                 let value = match spec.kind {
@@ -433,7 +442,15 @@ impl Checker<'_> {
                 }
                 (Value::Text(value), Filled::Text(text))
             }
-            (Kind::Text | Kind::TextList | Kind::Globs | Kind::SortKey | Kind::Path, _) => {
+            (
+                Kind::Text
+                | Kind::TextList
+                | Kind::Globs
+                | Kind::Folders
+                | Kind::SortKey
+                | Kind::Path,
+                _,
+            ) => {
                 self.wrong_text(
                     node,
                     key,
@@ -622,6 +639,7 @@ pub(super) fn expected(spec: &OptionSpec) -> String {
         Kind::TextList => "a text or a list of texts".to_string(),
         Kind::Path => "a path".to_string(),
         Kind::Globs => "a path, a glob or a list of them".to_string(),
+        Kind::Folders => "a folder or a list of folders".to_string(),
         Kind::SortKey => "a sort key such as score or length_tokens".to_string(),
         Kind::Variant { tag, .. } => format!("a mapping with '{tag}'"),
     }

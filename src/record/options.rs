@@ -62,6 +62,8 @@ pub enum Kind {
     Path,
     /// Globs of files, `!` excludes; relative to the pipeline file; a single one counts as a list of one.
     Globs,
+    /// Folders, relative to the pipeline file; a single one counts as a list of one. No globs.
+    Folders,
     /// A sort key: `score`, `usefulness`, `excess_nats`, `difficulty`, `length_tokens` or a declared numeric field.
     SortKey,
     /// A mapping whose key `tag` names one of `specs()`, the other keys being that one's options.
@@ -87,7 +89,7 @@ pub enum Value {
     /// Of [`Kind::Text`], [`Kind::Choice`], [`Kind::SortKey`] (as written) and [`Kind::Path`] (absolute or
     /// relative to the current folder, so that it can be opened).
     Text(String),
-    /// Of [`Kind::TextList`] and [`Kind::Globs`] (as written).
+    /// Of [`Kind::TextList`], [`Kind::Globs`] and [`Kind::Folders`] (as written).
     List(Vec<String>),
     /// Of [`Kind::Variant`].
     Variant(Box<Variant>),

@@ -368,6 +368,8 @@ pub struct RejectRow {
     pub value: f64,
     /// For duplicates, the kept document.
     pub kept_id: Option<String>,
+    /// The earlier release that the kept document stands in, where it is none of this run.
+    pub kept_release: Option<String>,
     /// Tokens of its text.
     pub tokens: u32,
     /// Its score, where `score` ran before.
@@ -419,6 +421,7 @@ impl Rejects {
             Field::new("reason", DataType::Utf8, false),
             Field::new("value", DataType::Float64, false),
             Field::new("kept_id", DataType::Utf8, true),
+            Field::new("kept_release", DataType::Utf8, true),
             Field::new("tokens", DataType::UInt32, false),
             Field::new("score", DataType::Float32, true),
             Field::new("usefulness", DataType::List(element(DataType::UInt8)), true),
@@ -464,6 +467,11 @@ impl Rejects {
                     .map(|row| row.kept_id.as_deref())
                     .collect::<StringArray>(),
             ),
+            Arc::new(
+                rows.iter()
+                    .map(|row| row.kept_release.as_deref())
+                    .collect::<StringArray>(),
+            ),
             Arc::new(UInt32Array::from_iter_values(
                 rows.iter().map(|row| row.tokens),
             )),
@@ -501,6 +509,8 @@ pub struct DuplicateRow {
     pub dropped_id: String,
     /// The one that stayed.
     pub kept_id: String,
+    /// The earlier release that it stands in, where it is none of this run.
+    pub kept_release: Option<String>,
     /// Exact similarity.
     pub similarity: f32,
     /// Label of the stage and its keep rule, e.g. `near_dedupe keep first`.
@@ -521,6 +531,7 @@ impl Duplicates {
             Field::new("similarity", DataType::Float32, false),
             Field::new("rule", DataType::Utf8, false),
             Field::new("tokens", DataType::UInt32, false),
+            Field::new("kept_release", DataType::Utf8, true),
         ]))
     }
     /// The batch.
@@ -546,6 +557,11 @@ impl Duplicates {
                 Arc::new(UInt32Array::from_iter_values(
                     rows.iter().map(|row| row.tokens),
                 )),
+                Arc::new(
+                    rows.iter()
+                        .map(|row| row.kept_release.as_deref())
+                        .collect::<StringArray>(),
+                ),
             ],
         )
     }

@@ -5,6 +5,7 @@ mod calibration;
 mod checksum;
 mod columns;
 mod contamination;
+mod index;
 mod losses;
 mod manifest;
 mod part;
@@ -17,6 +18,7 @@ pub use columns::{
     ShardRow, ShardRows, ShardShape, UsefulnessType, schema,
 };
 pub use contamination::{Contamination, ContaminationRow};
+pub use index::{INDEX_VERSION, IndexAbout, IndexBands, IndexKind, IndexRows, ReadIndex};
 pub use losses::{LossesRead, ReadLosses};
 pub use manifest::{
     AuxiliaryEntry, EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry,

@@ -201,6 +201,22 @@ fn properties(schema: &SchemaRef, metadata: &[(String, String)]) -> WriterProper
                     .set_column_statistics_enabled(path, EnabledStatistics::None);
             }
         }
+        // Hashes are as good as random: packing them takes time and gives nothing.
+        for (name, path) in [
+            ("text_hash_high", &[][..]),
+            ("text_hash_low", &[]),
+            ("bands", &["list", "element"]),
+            ("shingles", &["list", "element"]),
+        ] {
+            if field.name() == name {
+                let parts = std::iter::once(name).chain(path.iter().copied());
+                let path = ColumnPath::from(parts.map(str::to_string).collect::<Vec<_>>());
+                builder = builder
+                    .set_column_dictionary_enabled(path.clone(), false)
+                    .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
+                    .set_column_statistics_enabled(path, EnabledStatistics::None);
+            }
+        }
         if field.name() == "segments" || field.name() == "text" {
             builder = builder.set_column_statistics_enabled(
                 ColumnPath::from(field.name().clone()),

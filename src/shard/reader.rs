@@ -317,6 +317,8 @@ pub struct RejectRead<'a> {
     pub value: f64,
     /// For duplicates, the kept document.
     pub kept_id: Option<&'a str>,
+    /// The earlier release that the kept document stands in, where it is none of the folder's run.
+    pub kept_release: Option<&'a str>,
     /// Tokens of its text.
     pub tokens: u32,
     /// Its score, where `score` ran before.
@@ -351,6 +353,10 @@ impl ReadRejects {
             let tokens = column!(batch, path, "tokens", as_primitive_opt::<UInt32Type>)?;
             let scores = column!(batch, path, "score", as_primitive_opt::<Float32Type>)?;
             let kept = column!(batch, path, "kept_id", as_string_opt::<i32>)?;
+            // Absent from folders that were written before there were releases to compare with.
+            let releases = batch
+                .column_by_name("kept_release")
+                .and_then(|column| column.as_string_opt::<i32>());
             let usefulness = column!(batch, path, "usefulness", as_list_opt::<i32>)?;
             let ids = batch
                 .column_by_name("input_ids")
@@ -366,6 +372,9 @@ impl ReadRejects {
                     reason: text("reason")?,
                     value: values.value(row),
                     kept_id: kept.is_valid(row).then(|| kept.value(row)),
+                    kept_release: releases
+                        .filter(|releases| releases.is_valid(row))
+                        .map(|releases| releases.value(row)),
                     tokens: tokens.value(row),
                     score: scores.is_valid(row).then(|| scores.value(row)),
                     usefulness: usefulness.is_valid(row).then(|| {

@@ -14,6 +14,7 @@ mod messages;
 mod models;
 mod near;
 mod pipelines;
+mod releases;
 mod robustness;
 mod rooms;
 mod same_bytes;

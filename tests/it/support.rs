@@ -410,6 +410,8 @@ pub struct Duplicate {
     pub similarity: f32,
     pub rule: String,
     pub tokens: u32,
+    /// Where the kept document is none of the run.
+    pub kept_release: Option<String>,
 }
 
 /// The evidence of a stretch that stands in an item of an evaluation set.
@@ -595,7 +597,14 @@ impl Out {
 
     /// The evidence of every dropped duplicate.
     pub fn duplicates(&self) -> Vec<Duplicate> {
-        let names = ["dropped_id", "kept_id", "similarity", "rule", "tokens"];
+        let names = [
+            "dropped_id",
+            "kept_id",
+            "similarity",
+            "rule",
+            "tokens",
+            "kept_release",
+        ];
         self.evidence("duplicates", &names, |row| {
             Ok(Duplicate {
                 dropped_id: row.get_string(0)?.clone(),
@@ -603,6 +612,7 @@ impl Out {
                 similarity: row.get_float(2)?,
                 rule: row.get_string(3)?.clone(),
                 tokens: row.get_uint(4)?,
+                kept_release: row.get_string(5).ok().cloned(),
             })
         })
     }

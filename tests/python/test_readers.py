@@ -233,6 +233,7 @@ def reject_columns(output):
         "reason": "string",
         "value": "float64",
         "kept_id": "string",
+        "kept_release": "string",
         "tokens": "uint32",
         "score": "float32",
         "usefulness": ["uint8"],
@@ -243,7 +244,7 @@ def reject_columns(output):
     return columns | {name: DECLARED[kind] for name, kind in FIELDS.items()}
 
 
-DUPLICATES = {"dropped_id": "string", "kept_id": "string", "similarity": "float32", "rule": "string", "tokens": "uint32"}
+DUPLICATES = {"dropped_id": "string", "kept_id": "string", "similarity": "float32", "rule": "string", "tokens": "uint32", "kept_release": "string"}
 
 
 @pytest.mark.parametrize("folder", ["rejects", "duplicates"])
