@@ -15,13 +15,14 @@ use crate::plan::{Overrides, Plan, Problems, StageRef, TokenizerSource as Named}
 use crate::record::{Difference, without};
 use crate::score;
 use crate::shard::{
-    AuxiliaryEntry, Manifest, ReadEdits, ReadOrder, ReadRejects, ReadShard, file_checksum,
+    AuxiliaryEntry, FileEntry, Manifest, ReadEdits, ReadOrder, ReadRejects, ReadShard, RowRead,
+    file_checksum,
 };
 use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// What came of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -219,6 +220,26 @@ pub(super) fn scratch_folder(out: &Path) -> Result<std::path::PathBuf, EngineErr
     }
 }
 
+/// Whether a path leads to a file below the folder that it is relative to.
+fn is_below(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// The files of a folder of the output, as the manifest names them.
+fn files_in<'m>(
+    manifest: &'m Manifest,
+    folder: &'static str,
+) -> impl Iterator<Item = &'m FileEntry> {
+    let mut files = manifest.files.iter();
+    std::iter::from_fn(move || {
+        files.find(|file| {
+            let below = file.path.strip_prefix(folder);
+            below.is_some_and(|name| name.starts_with('/')) && is_below(&file.path)
+        })
+    })
+}
+
 fn files(
     out: &Path,
     manifest: &Manifest,
@@ -226,11 +247,24 @@ fn files(
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<(), EngineError> {
-    let total = manifest.files.iter().map(|file| file.bytes).sum();
+    let bytes = manifest.files.iter().map(|file| file.bytes);
+    let total = bytes.fold(0, u64::saturating_add);
     progress.begin("checksums", total, Unit::Bytes);
     let mut problem = None;
+    let mut seen = BTreeSet::new();
     for file in &manifest.files {
         stop.check()?;
+        // A manifest made by hand must not make us read what is not of the folder.
+        if !is_below(&file.path) {
+            problem.get_or_insert(format!(
+                "'{}' is not the path of a file in the folder",
+                file.path
+            ));
+            continue;
+        }
+        if !seen.insert(&file.path) {
+            problem.get_or_insert(format!("{} is named twice", file.path));
+        }
         let found = file_checksum(&out.join(&file.path));
         match found {
             Ok(found) if found == (file.bytes, file.checksum.clone()) => {}
@@ -326,13 +360,7 @@ fn rows(
         (None, None, None, None);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
     progress.begin("rows", manifest.totals.rows, Unit::Rows);
-    let shards = || {
-        manifest
-            .files
-            .iter()
-            .filter(|file| file.path.starts_with("shards/"))
-    };
-    for file in shards() {
+    for file in files_in(manifest, "shards") {
         stop.check()?;
         let mut failed = Ok(());
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
@@ -342,14 +370,12 @@ fn rows(
                     file.path, row.position
                 ));
             }
-            next = row.position + 1;
+            next = row.position.wrapping_add(1);
             let length = row.input_ids.len() as u64;
             let mut in_segments = 0;
             let mut used = 0u64;
             for segment in &row.segments {
-                let count = segment
-                    .tokens
-                    .unwrap_or(length as u32 - row.special_tokens - row.padding);
+                let count = segment.tokens.unwrap_or_else(|| text_tokens(&row));
                 let begin = segment
                     .row_start
                     .unwrap_or(if segment.doc_token_start == 0 {
@@ -446,11 +472,7 @@ fn rows(
         format!("{tokens} tokens"),
     );
     let mut rejected: BTreeMap<(String, String, String), (u64, u64)> = BTreeMap::new();
-    let reject_files: Vec<_> = manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("rejects/"))
-        .collect();
+    let reject_files: Vec<_> = files_in(manifest, "rejects").collect();
     for file in &reject_files {
         stop.check()?;
         let mut failed = Ok(());
@@ -509,6 +531,12 @@ fn rows(
         )?;
     }
     Ok(())
+}
+
+/// Tokens of text in an unpacked row.
+fn text_tokens(row: &RowRead<'_>) -> u32 {
+    let others = row.special_tokens.saturating_add(row.padding);
+    (row.input_ids.len() as u32).saturating_sub(others)
 }
 
 /// Every document whole, once, and either kept or rejected.
@@ -622,12 +650,18 @@ fn order(
         );
         return Ok(());
     };
-    let files: Vec<_> = manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("order/"))
-        .collect();
-    let documents: u64 = files.iter().map(|file| file.rows).sum();
+    let files: Vec<_> = files_in(manifest, "order").collect();
+    let mut documents = 0u64;
+    for file in &files {
+        // Room is made for every row, and no row is shorter than its hash.
+        let bytes = std::fs::metadata(out.join(&file.path)).map_or(0, |found| found.len());
+        if file.rows > bytes {
+            let found = format!("{}: {} rows in {bytes} bytes", file.path, file.rows);
+            report.say(by_rule, CheckState::Fails, found);
+            return Ok(());
+        }
+        documents += file.rows;
+    }
     let names = manifest.order.sort_keys.clone();
     let path = |name: &str| spill.folder().join(name);
     let mut items = ScratchColumn::<Item>::create(&path("items"), documents)?;
@@ -695,11 +729,7 @@ fn order(
         .position(|name| name == "score" || name == "usefulness");
     let mut expected = packer.pack(stream(), frame);
     let (mut problem, mut failed) = (None, Ok(()));
-    for file in manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("shards/"))
-    {
+    for file in files_in(manifest, "shards") {
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             let due = match expected.next() {
                 Some(Ok(due)) => due,
@@ -709,7 +739,6 @@ fn order(
                 }
                 None => Row::default(),
             };
-            let length = row.input_ids.len() as u32;
             let same = due.special_tokens == row.special_tokens
                 && due.padding == row.padding
                 && due.segments.len() == row.segments.len()
@@ -719,10 +748,7 @@ fn order(
                         score.map(|score| keys.values.values()[at * names.len() + score] as f32);
                     ids.values()[at] == id_of(found.doc_id)
                         && due.doc_token_start == found.doc_token_start
-                        && due.tokens
-                            == found
-                                .tokens
-                                .unwrap_or(length - row.special_tokens - row.padding)
+                        && due.tokens == found.tokens.unwrap_or_else(|| text_tokens(&row))
                         && found.row_start.is_none_or(|start| start == due.row_start)
                         && key.is_none_or(|key| Some(key) == found.score)
                 });
@@ -806,10 +832,7 @@ fn edits(
     report: &mut Report,
     stop: &Stop,
 ) -> Result<Cuts, EngineError> {
-    let files = || {
-        let of = |file: &&crate::shard::FileEntry| file.path.starts_with("edits/");
-        manifest.files.iter().filter(of)
-    };
+    let files = || files_in(manifest, "edits");
     let mut sorter = spill.sorter("cuts", |a: &Cut, b: &Cut| {
         (a.id, a.place).cmp(&(b.id, b.place))
     });
@@ -950,17 +973,11 @@ fn inputs(
     };
     let mut contents = spill.sorter("contents", compare);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
-    for file in manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("shards/"))
-    {
+    for file in files_in(manifest, "shards") {
         let mut failed = Ok(());
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             for segment in row.segments.iter().filter(|segment| segment.copy == 0) {
-                let count = segment
-                    .tokens
-                    .unwrap_or(row.input_ids.len() as u32 - row.special_tokens - row.padding);
+                let count = segment.tokens.unwrap_or_else(|| text_tokens(&row));
                 let begin = segment
                     .row_start
                     .unwrap_or(if segment.doc_token_start == 0 {
@@ -968,7 +985,10 @@ fn inputs(
                     } else {
                         0
                     }) as usize;
-                let ids = &row.input_ids[begin..begin + count as usize];
+                // What leaves the row is told by the check of its places.
+                let Some(ids) = row.input_ids.get(begin..begin + count as usize) else {
+                    continue;
+                };
                 let at = u64::from(segment.doc_token_start);
                 failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| {
                     contents.push(Content {
@@ -985,11 +1005,7 @@ fn inputs(
         })?;
         failed?;
     }
-    for file in manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("rejects/"))
-    {
+    for file in files_in(manifest, "rejects") {
         let mut failed = Ok(());
         ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
             if let Some(ids) = row.input_ids {
@@ -1091,10 +1107,7 @@ fn inputs(
         }
     }
     missing += u64::from(!matched);
-    let rejects_kept = manifest
-        .files
-        .iter()
-        .any(|file| file.path.starts_with("rejects/"));
+    let rejects_kept = files_in(manifest, "rejects").next().is_some();
     // Documents that a stage failed on are in quarantine.
     let failed = Audit::total_loss(&audit.failed).documents;
     let problem = if differing > 0 || missing > 0 || (rejects_kept && unmatched > failed) {

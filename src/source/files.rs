@@ -7,6 +7,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+/// Longest glob in bytes: what Linux takes as a path.
+const MAX_GLOB_BYTES: usize = 4096;
+
+/// Ways in which the braces of a glob may be spelled out.
+const MAX_WAYS: usize = 4096;
+
+/// Characters of a glob that an error shows.
+const SHOWN_CHARACTERS: usize = 200;
+
 /// A file of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundFile {
@@ -263,7 +272,18 @@ fn is_wild(character: char) -> bool {
 }
 
 fn parse(glob: &str, written: &str) -> Result<Vec<Vec<Part>>, SourceError> {
-    spelled_out(glob, written)?
+    let bad = |problem: String| SourceError::BadGlob {
+        glob: written.chars().take(SHOWN_CHARACTERS).collect(),
+        problem,
+    };
+    if glob.len() > MAX_GLOB_BYTES {
+        return Err(bad(format!(
+            "it has {} bytes, and a path has at most {MAX_GLOB_BYTES}",
+            glob.len()
+        )));
+    }
+    spelled_out(glob, &mut { MAX_WAYS })
+        .map_err(bad)?
         .iter()
         .map(|way| {
             let mut parts = Vec::new();
@@ -271,6 +291,10 @@ fn parse(glob: &str, written: &str) -> Result<Vec<Vec<Part>>, SourceError> {
                 .split('/')
                 .filter(|part| !part.is_empty() && *part != ".")
             {
+                // Each more of them would only multiply the ways to the same files.
+                if part == "**" && matches!(parts.last(), Some(Part::AnyFolders)) {
+                    continue;
+                }
                 parts.push(match part {
                     "**" => Part::AnyFolders,
                     part if part.contains(is_wild) => wild(part, written)?,
@@ -300,8 +324,9 @@ fn wild(part: &str, written: &str) -> Result<Part, SourceError> {
     })
 }
 
-/// A glob for each choice of its `{a,b}`, which may hold slashes and be nested.
-fn spelled_out(glob: &str, written: &str) -> Result<Vec<String>, SourceError> {
+/// A glob for each choice of its `{a,b}`, which may hold slashes and be nested; at most so many as are
+/// `left`.
+fn spelled_out(glob: &str, left: &mut usize) -> Result<Vec<String>, String> {
     let bytes = glob.as_bytes();
     let mut depth = 0usize;
     let mut in_class = false;
@@ -329,7 +354,7 @@ fn spelled_out(glob: &str, written: &str) -> Result<Vec<String>, SourceError> {
                     for bounds in cuts.windows(2) {
                         let choice = &glob[bounds[0] + 1..bounds[1]];
                         let way = format!("{}{choice}{}", &glob[..open], &glob[at + 1..]);
-                        ways.extend(spelled_out(&way, written)?);
+                        ways.extend(spelled_out(&way, left)?);
                     }
                     return Ok(ways);
                 }
@@ -339,11 +364,11 @@ fn spelled_out(glob: &str, written: &str) -> Result<Vec<String>, SourceError> {
         at += 1;
     }
     if depth > 0 {
-        return Err(SourceError::BadGlob {
-            glob: written.to_string(),
-            problem: "a '{' has no '}'".to_string(),
-        });
+        return Err("a '{' has no '}'".to_string());
     }
+    *left = left.checked_sub(1).ok_or_else(|| {
+        format!("its braces can be spelled out in more than {MAX_WAYS} ways; use '*', or a list of globs")
+    })?;
     Ok(vec![glob.to_string()])
 }
 

@@ -76,7 +76,7 @@ pub const BUILTINS: &[Builtin] = &[
 #[derive(Debug, Error)]
 pub enum TokenizerError {
     /// The file cannot be opened, read or unpacked.
-    #[error("{path}: cannot read the tokenizer")]
+    #[error("{path}: the tokenizer cannot be read: {source}")]
     Unreadable {
         /// The file.
         path: String,

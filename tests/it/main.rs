@@ -8,6 +8,8 @@ mod contract;
 mod edits;
 mod estimators;
 mod faults;
+mod fuzz;
+mod hostile;
 mod memory;
 mod messages;
 mod models;
