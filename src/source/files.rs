@@ -32,12 +32,18 @@ impl FoundFile {
     /// A file by its path, named as its file name.
     ///
     /// # Errors
-    /// When the file does not exist or its name is not UTF-8.
+    /// When there is no such file, it is none, or its name is not UTF-8.
     pub fn at(path: &Path) -> Result<FoundFile, SourceError> {
-        let metadata = fs::metadata(path).map_err(|source| SourceError::Read {
+        let failed = |source| SourceError::Read {
             path: path.to_path_buf(),
             source,
-        })?;
+        };
+        let metadata = fs::metadata(path).map_err(failed)?;
+        // A pipe or a device may never end.
+        if !metadata.is_file() {
+            let text = "it is a folder, a pipe or a device; name a file";
+            return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, text)));
+        }
         let name = path.file_name().and_then(|name| name.to_str());
         Ok(FoundFile {
             path: path.to_path_buf(),
@@ -582,6 +588,23 @@ mod tests {
             names(t.path(), &[all, "!d/**"]),
             Err(SourceError::NoFiles { .. })
         ));
+    }
+
+    #[test]
+    fn a_glob_of_too_many_ways_is_refused_before_it_is_spelled_out() {
+        let t = tree(&["a.jsonl", "b/c/a.jsonl"]);
+        assert_names(t.path(), &["{a,b,{c,d}}.jsonl"], &["a.jsonl"]);
+        for (glob, word) in [
+            ("{a,b}".repeat(60), "4096 ways"),
+            ("{a,b}".repeat(5_000), "4096"),
+            ("{".repeat(2_000), "no '}'"),
+        ] {
+            let error = names(t.path(), &[&glob]).expect_err("too many");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        // More of them mean the same as one.
+        let stars = "**/".repeat(300) + "a.jsonl";
+        assert_names(t.path(), &[&stars], &["a.jsonl", "b/c/a.jsonl"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! lead in circles, what was edited by hand. Each ends in a clear error or a quarantined record, in
 //! bounded memory and time.
 
+use super::same_bytes::{assert_same, bytes_of};
 use crate::support::{Folder, Numbers, Ran, byte_tokenizer, line};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
@@ -384,12 +385,18 @@ fn tables_that_lie_about_their_sizes_are_refused() {
         }
         assert!(refused > bytes.len() as u64 / 4, "{name}: {refused}");
         for keep in 0..bytes.len() {
-            let cut = read_table(&folder, name, &bytes[..keep]);
-            // A stream may lack the marker of its end.
-            assert!(
-                cut.is_err() || cut == Ok(40) && keep + 8 >= bytes.len(),
-                "{name} of {keep} bytes"
-            );
+            match read_table(&folder, name, &bytes[..keep]) {
+                Err(_) => {}
+                // A stream may end without a mark: one that is cut between two messages is a shorter one.
+                Ok(rows) => assert!(
+                    std::ptr::eq(bytes, &stream)
+                        && match rows {
+                            0 => (second..second + 4).contains(&keep),
+                            rows => rows == 40 && keep + 8 >= bytes.len(),
+                        },
+                    "{name}: {rows} rows of {keep} bytes"
+                ),
+            }
         }
     }
 }
@@ -434,15 +441,16 @@ fn a_pipeline_made_to_grow_is_refused_soon() {
         ),
         (format!("stages: [{}]\n", "!a b,".repeat(1 << 20)), "tags"),
         ("[".repeat(4 << 20), "nesting"),
-        ("? ".repeat(4 << 20), "nesting"),
-        ("- ".repeat(4 << 20), "nesting"),
-        ("{a: ".repeat(4 << 20), "nesting"),
+        ("? ".repeat(1 << 20), "nesting"),
+        ("- ".repeat(1 << 20), "nesting"),
+        ("{a: ".repeat(1 << 20), "nesting"),
         (
-            "\"".to_string() + &"a".repeat(16 << 20),
+            "\"".to_string() + &"a".repeat(4 << 20),
             "a quotation mark is not closed",
         ),
-        (format!("name: {}\n", "a".repeat(16 << 20)), "name"),
-        (format!("name: \"{}\"\n", "\\u0041".repeat(4 << 20)), "name"),
+        (format!("name: {}\n", "a".repeat(4 << 20)), ""),
+        (format!("name: \"{}\"\n", "\\u0041".repeat(1 << 20)), ""),
+        ("#".repeat(9 << 20), "larger than 8 MiB"),
         (
             (0..300_000).map(|n| format!("unknown_{n}: 1\n")).collect(),
             "unknown",
@@ -582,13 +590,15 @@ fn links_and_special_files_are_followed_once_or_refused() {
                 "inputs:\n  - {{ path: data/a.jsonl, source: web }}\nstages:\n  - {stage}\n"
             ));
             let (ran, peak) = watched(&folder, &["check", "p.yaml"]);
-            ran.says_no(&["p.yaml:", path]);
+            ran.says_no(&[path]);
             assert!(peak < 400 * MIB, "{path} {stage}: {peak} bytes");
         }
-        let (ran, peak) = watched(&folder, &["check", at(path).to_str().expect("plain")]);
-        if path != "data/pipe.jsonl" {
-            ran.says_no(&[]);
+        // A pipeline may come through a pipe.
+        if path == "data/pipe.jsonl" {
+            continue;
         }
+        let (ran, peak) = watched(&folder, &["check", path]);
+        ran.says_no(&[path]);
         assert!(peak < 400 * MIB, "{path}: {peak} bytes");
     }
 }
@@ -937,7 +947,49 @@ fn a_model_with_a_flipped_bit_is_refused() {
 }
 
 #[test]
-fn a_line_of_text_between_commands_is_no_way_out_of_the_folder() {
+fn kept_work_with_flipped_bits_gives_the_same_bytes() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(11);
+    let mut texts: Vec<String> = (0..80).map(|_| numbers.words(60)).collect();
+    texts.push(texts[3].clone());
+    folder.documents("in.jsonl", &texts);
+    folder.documents("reference.jsonl", &texts[..20]);
+    folder.pipeline(
+        "stages:\n  - near_dedupe: {}\n  - score: { estimator: ngram_excess, reference: reference.jsonl, fit_tokens: 10_000 }\n",
+    );
+    let kept = ["--work", "kept", "--keep-work", "--slice", "8kB"];
+    folder.run(&kept);
+    let expected = bytes_of(&folder.path("out"));
+    for turn in 0..4 {
+        fs::remove_dir_all(folder.path("out")).expect("removed");
+        let mut files: Vec<_> = walkdir::WalkDir::new(folder.path("kept"))
+            .into_iter()
+            .flatten()
+            .filter(|entry| entry.file_type().is_file())
+            .map(walkdir::DirEntry::into_path)
+            .filter(|path| path.metadata().is_ok_and(|found| found.len() > 0))
+            .filter(|path| !path.ends_with("lock") && !path.ends_with("owner"))
+            .collect();
+        files.sort();
+        assert!(files.len() > 20, "{files:?}");
+        for _ in 0..6 {
+            let path = &files[numbers.below(files.len())];
+            let mut bytes = fs::read(path).expect("read");
+            let at = numbers.below(bytes.len());
+            bytes[at] ^= 1 << numbers.below(8);
+            fs::write(path, bytes).expect("written");
+        }
+        let (ran, _) = watched(
+            &folder,
+            &[&["run", "p.yaml", "--progress", "off"], &kept[..]].concat(),
+        );
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_same(&expected, &folder.path("out"), &format!("turn {turn}"));
+    }
+}
+
+#[test]
+fn an_output_folder_that_is_a_file_or_a_device_is_refused() {
     let folder = Folder::new();
     folder.write("in.jsonl", line("a").repeat(2));
     for out in [
