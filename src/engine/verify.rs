@@ -16,7 +16,7 @@ use crate::record::{Difference, without};
 use crate::score;
 use crate::shard::{
     AuxiliaryEntry, FileEntry, Manifest, ReadEdits, ReadOrder, ReadRejects, ReadShard, RowRead,
-    file_checksum,
+    Totals, file_checksum,
 };
 use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
@@ -166,6 +166,23 @@ pub fn verify(
             format!("{} = {}", identity.left, identity.right),
         );
     }
+    let (said, ledger) = (
+        &manifest.totals,
+        Totals {
+            read: Audit::total(&audit.read),
+            kept: Audit::total(&audit.kept),
+            rows: audit.emitted.rows,
+            positions: audit.emitted.positions,
+        },
+    );
+    report.check(
+        "the totals of the manifest are those of the ledger",
+        (*said != ledger).then(|| format!("{said:?} against {ledger:?}")),
+        format!(
+            "{} documents kept of {}",
+            ledger.kept.documents, ledger.read.documents
+        ),
+    );
     let scratch = scratch_folder(out)?;
     let spill = Spill::new(&scratch, (options.memory_bytes / 8) as usize);
     let result = rows(
@@ -360,9 +377,11 @@ fn rows(
         (None, None, None, None);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
     progress.begin("rows", manifest.totals.rows, Unit::Rows);
+    let mut wrong_count = None;
     for file in files_in(manifest, "shards") {
         stop.check()?;
         let mut failed = Ok(());
+        let mut found = (0u64, 0u64);
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             if row.position != next {
                 out_of_order.get_or_insert(format!(
@@ -426,6 +445,7 @@ fn rows(
                 wide_id.get_or_insert(format!("{}: row {}: id {id}", file.path, row.position));
             }
             positions += length;
+            found = (found.0 + 1, found.1 + length);
             tokens += in_segments;
             special += u64::from(row.special_tokens);
             padding += u64::from(row.padding);
@@ -433,6 +453,9 @@ fn rows(
             failed.is_ok()
         })?;
         failed?;
+        if found != (file.rows, file.tokens) {
+            wrong_count.get_or_insert(miscounted(file, found));
+        }
     }
     progress.end();
     report.check(
@@ -476,7 +499,9 @@ fn rows(
     for file in &reject_files {
         stop.check()?;
         let mut failed = Ok(());
+        let mut found = (0u64, 0u64);
         ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
+            found = (found.0 + 1, found.1 + u64::from(row.tokens));
             let sum = rejected
                 .entry((row.source.into(), row.stage.into(), row.reason.into()))
                 .or_default();
@@ -493,7 +518,15 @@ fn rows(
             failed.is_ok()
         })?;
         failed?;
+        if found != (file.rows, file.tokens) {
+            wrong_count.get_or_insert(miscounted(file, found));
+        }
     }
+    report.check(
+        "shards and rejects have the rows and tokens that the manifest says",
+        wrong_count,
+        format!("{next} rows in the shards"),
+    );
     if reject_files.is_empty() {
         report.say(
             "the rejects are those of the ledger",
@@ -531,6 +564,14 @@ fn rows(
         )?;
     }
     Ok(())
+}
+
+/// That a file does not have the rows and tokens that the manifest says.
+fn miscounted(file: &FileEntry, (rows, tokens): (u64, u64)) -> String {
+    format!(
+        "{} has {rows} rows and {tokens} tokens, the manifest says {} and {}",
+        file.path, file.rows, file.tokens
+    )
 }
 
 /// Tokens of text in an unpacked row.

@@ -428,7 +428,7 @@ fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>, SourceError> {
         path: folder.to_path_buf(),
         source,
     };
-    let entries = match fs::read_dir(folder) {
+    let entries = match fs::read_dir(or_here(folder)) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
@@ -442,6 +442,14 @@ fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>, SourceError> {
     Ok(names)
 }
 
+/// The current folder where a path is empty: what a relative path has for its outermost one.
+fn or_here(folder: &Path) -> &Path {
+    match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    }
+}
+
 /// Whether a link leads to a folder that the walk to it has come through, which would never end.
 fn leads_back(path: &Path) -> bool {
     if !path.is_symlink() {
@@ -452,7 +460,7 @@ fn leads_back(path: &Path) -> bool {
     };
     path.ancestors()
         .skip(1)
-        .any(|folder| fs::canonicalize(folder).is_ok_and(|folder| folder == target))
+        .any(|folder| fs::canonicalize(or_here(folder)).is_ok_and(|folder| folder == target))
 }
 
 /// The path without `.`, and without `x/..` where `x` is no link.

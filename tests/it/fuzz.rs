@@ -175,8 +175,11 @@ fn written() -> &'static Folder {
         let mut texts: Vec<String> = (0..8).map(|_| numbers.words(12)).collect();
         texts.push(texts[0].clone());
         folder.documents("in.jsonl", &texts);
+        let reference: Vec<String> = (0..8).map(|_| numbers.words(12)).collect();
+        folder.documents("reference.jsonl", &reference);
         let rest = "output: { path: out, rejects: tokens }\n";
-        let score = "score: { estimator: ngram_excess, reference: in.jsonl, fit_tokens: 1_000 }";
+        let score =
+            "score: { estimator: ngram_excess, reference: reference.jsonl, fit_tokens: 1_000 }";
         folder.pipeline(&format!(
             "stages:\n  - exact_dedupe: {{}}\n  - {score}\n{rest}"
         ));
