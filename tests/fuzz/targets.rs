@@ -115,7 +115,7 @@ pub fn jsonl(data: &[u8]) {
     with_file("in.jsonl", data, |path| {
         let whole = read(path, &spec(), u64::MAX).expect("lines are read to their end");
         for target_bytes in [1, 7, 64] {
-            if data.len() as u64 / target_bytes <= 200 {
+            if data.len() as u64 / target_bytes <= 50 {
                 let cut = read(path, &spec(), target_bytes).expect("lines are read to their end");
                 assert_eq!(whole, cut, "in slices of {target_bytes} bytes");
             }
