@@ -368,7 +368,7 @@ fn tables_that_lie_about_their_sizes_are_refused() {
     ] {
         assert!(read_table(&folder, name, bytes).is_ok());
         let mut refused = 0;
-        for at in 0..bytes.len() {
+        for at in (0..bytes.len()).step_by(4) {
             for extreme in [
                 &[0xFFu8; 8][..1],
                 &[0x80],
@@ -383,7 +383,7 @@ fn tables_that_lie_about_their_sizes_are_refused() {
                 }
             }
         }
-        assert!(refused > bytes.len() as u64 / 4, "{name}: {refused}");
+        assert!(refused > bytes.len() as u64 / 16, "{name}: {refused}");
         for keep in 0..bytes.len() {
             match read_table(&folder, name, &bytes[..keep]) {
                 Err(_) => {}
@@ -444,10 +444,7 @@ fn a_pipeline_made_to_grow_is_refused_soon() {
         ("? ".repeat(1 << 20), "nesting"),
         ("- ".repeat(1 << 20), "nesting"),
         ("{a: ".repeat(1 << 20), "nesting"),
-        (
-            "\"".to_string() + &"a".repeat(4 << 20),
-            "a quotation mark is not closed",
-        ),
+        ("\"".to_string() + &"a".repeat(4 << 20), "quot"),
         (format!("name: {}\n", "a".repeat(4 << 20)), ""),
         (format!("name: \"{}\"\n", "\\u0041".repeat(1 << 20)), ""),
         ("#".repeat(9 << 20), "larger than 8 MiB"),
