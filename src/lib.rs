@@ -22,7 +22,8 @@
 //!
 //! - [`record`]: what travels: documents, counts, reasons, options as tables.
 //! - [`algo`]: pure algorithms: hashing, words, MinHash, Kneser-Ney, quantiles, pacing, Kendall's tau.
-//! - [`spill`]: sorting beyond memory, and files as slices.
+//! - [`spill`]: sorting beyond memory, and files as slices. [`contained`]: decoders of others, whose
+//!   panics on damaged files become errors.
 //! - [`source`]: bytes to documents, one file per format. [`tokenizer`]: text to ids.
 //! - [`stages`]: per-document stages. [`dedupe`]: exact and near duplicates, repeated paragraphs and lines. [`score`]: estimators.
 //!   [`order`]: strategies. [`pack`]: documents to rows. Each has a table; a new entry is one file and
@@ -47,6 +48,7 @@
 pub mod algo;
 pub mod audit;
 pub mod cli;
+pub mod contained;
 pub mod dedupe;
 pub mod engine;
 pub mod order;

@@ -220,9 +220,9 @@ impl NgramTable {
                 first: first as u32,
                 buckets,
             });
-            first += u64::from(buckets);
+            first = first.saturating_add(u64::from(buckets));
         }
-        let bytes = first * shape.lines_per_bucket as u64 * 64;
+        let bytes = first.saturating_mul(shape.lines_per_bucket as u64 * 64);
         let whole = storage
             .bytes()
             .get(range.clone())

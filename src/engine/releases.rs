@@ -21,6 +21,9 @@ use std::io::{self, BufWriter, Write};
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
+/// Rows of a file of an index, each with the hash of one of its bands.
+type RowBands = Box<dyn Iterator<Item = Result<(u64, u64), PartError>>>;
+
 /// The folder of indexes in an output folder.
 pub const INDEX_FOLDER: &str = "index";
 
@@ -330,25 +333,24 @@ impl Releases {
         self.list.iter().flat_map(move |release| {
             let stored = release.about.bands == Some(wanted);
             release.numbered().flat_map(move |(first, file)| {
-                let bands =
-                    || -> io::Result<Box<dyn Iterator<Item = Result<(u64, u64), PartError>>>> {
-                        let index = ReadIndex::open(&file.path)?;
-                        if stored {
-                            return Ok(Box::new(index.bands()?));
-                        }
-                        let make = sketcher.hasher.clone();
-                        let bands = index.from_shingles(move |sets| {
-                            let of = |scratch: &mut Scratch, set: &&[u64]| {
-                                let mut bands = Vec::new();
-                                if !set.is_empty() {
-                                    make.bands_into(set, scratch, &mut bands);
-                                }
-                                bands
-                            };
-                            sets.par_iter().map_init(Scratch::default, of).collect()
-                        });
-                        Ok(Box::new(bands?))
-                    };
+                let bands = || -> io::Result<RowBands> {
+                    let index = ReadIndex::open(&file.path)?;
+                    if stored {
+                        return Ok(Box::new(index.bands()?));
+                    }
+                    let make = sketcher.hasher.clone();
+                    let bands = index.from_shingles(move |sets| {
+                        let of = |scratch: &mut Scratch, set: &&[u64]| {
+                            let mut bands = Vec::new();
+                            if !set.is_empty() {
+                                make.bands_into(set, scratch, &mut bands);
+                            }
+                            bands
+                        };
+                        sets.par_iter().map_init(Scratch::default, of).collect()
+                    });
+                    Ok(Box::new(bands?))
+                };
                 or_error(bands().map(|bands| {
                     bands.map(move |band| {
                         let (row, hash) = band?;

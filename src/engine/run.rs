@@ -32,13 +32,14 @@ use crate::record::{FieldType, OptionError, Options, Value};
 use crate::score::{self, Fit, Needs};
 use crate::shard::{Calibration, Manifest, ShardShape, TokenizerManifest, UsefulnessType};
 use crate::source;
-use crate::spill::{IoContext, Spill};
+use crate::spill::{IoContext, Spill, read_file};
 use crate::stages;
 use crate::tokenizer::{Tokenizer, TokenizerSource, file_fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -512,7 +513,8 @@ fn calibration(
             plan.problem(place, format!("'calibration': {path} {message}")),
         ]))
     };
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let read = || String::from_utf8(read_file(Path::new(path))?).map_err(io::Error::other);
+    let text = read().map_err(|error| {
         problem(format!(
             "cannot be read: {error}; 'goodput calibrate' makes one"
         ))

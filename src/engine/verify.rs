@@ -16,14 +16,14 @@ use crate::plan::{Overrides, Plan, Problems, StageRef, TokenizerSource as Named}
 use crate::record::{Difference, without};
 use crate::score;
 use crate::shard::{
-    AuxiliaryEntry, Manifest, ReadEdits, ReadIndex, ReadOrder, ReadRejects, ReadShard,
-    file_checksum,
+    AuxiliaryEntry, FileEntry, Manifest, ReadEdits, ReadIndex, ReadOrder, ReadRejects, ReadShard,
+    RowRead, Totals, file_checksum,
 };
 use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// What came of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -167,6 +167,23 @@ pub fn verify(
             format!("{} = {}", identity.left, identity.right),
         );
     }
+    let (said, ledger) = (
+        &manifest.totals,
+        Totals {
+            read: Audit::total(&audit.read),
+            kept: Audit::total(&audit.kept),
+            rows: audit.emitted.rows,
+            positions: audit.emitted.positions,
+        },
+    );
+    report.check(
+        "the totals of the manifest are those of the ledger",
+        (*said != ledger).then(|| format!("{said:?} against {ledger:?}")),
+        format!(
+            "{} documents kept of {}",
+            ledger.kept.documents, ledger.read.documents
+        ),
+    );
     let scratch = scratch_folder(out)?;
     let spill = Spill::new(&scratch, (options.memory_bytes / 8) as usize);
     let result = rows(
@@ -221,6 +238,26 @@ pub(super) fn scratch_folder(out: &Path) -> Result<std::path::PathBuf, EngineErr
     }
 }
 
+/// Whether a path leads to a file below the folder that it is relative to.
+fn is_below(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// The files of a folder of the output, as the manifest names them.
+fn files_in<'m>(
+    manifest: &'m Manifest,
+    folder: &'static str,
+) -> impl Iterator<Item = &'m FileEntry> {
+    let mut files = manifest.files.iter();
+    std::iter::from_fn(move || {
+        files.find(|file| {
+            let below = file.path.strip_prefix(folder);
+            below.is_some_and(|name| name.starts_with('/')) && is_below(&file.path)
+        })
+    })
+}
+
 fn files(
     out: &Path,
     manifest: &Manifest,
@@ -228,11 +265,24 @@ fn files(
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<(), EngineError> {
-    let total = manifest.files.iter().map(|file| file.bytes).sum();
+    let bytes = manifest.files.iter().map(|file| file.bytes);
+    let total = bytes.fold(0, u64::saturating_add);
     progress.begin("checksums", total, Unit::Bytes);
     let mut problem = None;
+    let mut seen = BTreeSet::new();
     for file in &manifest.files {
         stop.check()?;
+        // A manifest made by hand must not make us read what is not of the folder.
+        if !is_below(&file.path) {
+            problem.get_or_insert(format!(
+                "'{}' is not the path of a file in the folder",
+                file.path
+            ));
+            continue;
+        }
+        if !seen.insert(&file.path) {
+            problem.get_or_insert(format!("{} is named twice", file.path));
+        }
         let found = file_checksum(&out.join(&file.path));
         match found {
             Ok(found) if found == (file.bytes, file.checksum.clone()) => {}
@@ -320,15 +370,11 @@ fn rows(
         (None, None, None, None);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
     progress.begin("rows", manifest.totals.rows, Unit::Rows);
-    let shards = || {
-        manifest
-            .files
-            .iter()
-            .filter(|file| file.path.starts_with("shards/"))
-    };
-    for file in shards() {
+    let mut wrong_count = None;
+    for file in files_in(manifest, "shards") {
         stop.check()?;
         let mut failed = Ok(());
+        let mut found = (0u64, 0u64);
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             if row.position != next {
                 out_of_order.get_or_insert(format!(
@@ -336,14 +382,12 @@ fn rows(
                     file.path, row.position
                 ));
             }
-            next = row.position + 1;
+            next = row.position.wrapping_add(1);
             let length = row.input_ids.len() as u64;
             let mut in_segments = 0;
             let mut used = 0u64;
             for segment in &row.segments {
-                let count = segment
-                    .tokens
-                    .unwrap_or(length as u32 - row.special_tokens - row.padding);
+                let count = segment.tokens.unwrap_or_else(|| text_tokens(&row));
                 let begin = segment
                     .row_start
                     .unwrap_or(if segment.doc_token_start == 0 {
@@ -397,6 +441,7 @@ fn rows(
                 wide_id.get_or_insert(format!("{}: row {}: id {id}", file.path, row.position));
             }
             positions += length;
+            found = (found.0 + 1, found.1 + length);
             tokens += in_segments;
             special += u64::from(row.special_tokens);
             padding += u64::from(row.padding);
@@ -404,6 +449,9 @@ fn rows(
             failed.is_ok()
         })?;
         failed?;
+        if found != (file.rows, file.tokens) {
+            wrong_count.get_or_insert(miscounted(file, found));
+        }
     }
     progress.end();
     report.check(
@@ -446,15 +494,13 @@ fn rows(
         format!("{tokens} tokens"),
     );
     let mut rejected: BTreeMap<(String, String, String), (u64, u64)> = BTreeMap::new();
-    let reject_files: Vec<_> = manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("rejects/"))
-        .collect();
+    let reject_files: Vec<_> = files_in(manifest, "rejects").collect();
     for file in &reject_files {
         stop.check()?;
         let mut failed = Ok(());
+        let mut found = (0u64, 0u64);
         ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
+            found = (found.0 + 1, found.1 + u64::from(row.tokens));
             let sum = rejected
                 .entry((row.source.into(), row.stage.into(), row.reason.into()))
                 .or_default();
@@ -471,7 +517,15 @@ fn rows(
             failed.is_ok()
         })?;
         failed?;
+        if found != (file.rows, file.tokens) {
+            wrong_count.get_or_insert(miscounted(file, found));
+        }
     }
+    report.check(
+        "shards and rejects have the rows and tokens that the manifest says",
+        wrong_count,
+        format!("{next} rows in the shards"),
+    );
     if reject_files.is_empty() {
         report.say(
             "the rejects are those of the ledger",
@@ -510,6 +564,20 @@ fn rows(
         )?;
     }
     Ok(())
+}
+
+/// That a file does not have the rows and tokens that the manifest says.
+fn miscounted(file: &FileEntry, (rows, tokens): (u64, u64)) -> String {
+    format!(
+        "{} has {rows} rows and {tokens} tokens, the manifest says {} and {}",
+        file.path, file.rows, file.tokens
+    )
+}
+
+/// Tokens of text in an unpacked row.
+fn text_tokens(row: &RowRead<'_>) -> u32 {
+    let others = row.special_tokens.saturating_add(row.padding);
+    (row.input_ids.len() as u32).saturating_sub(others)
 }
 
 /// Every document whole, once or in copies of the same length, and either kept or rejected.
@@ -651,12 +719,18 @@ fn order(
         );
         return Ok(());
     };
-    let files: Vec<_> = manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("order/"))
-        .collect();
-    let documents: u64 = files.iter().map(|file| file.rows).sum();
+    let files: Vec<_> = files_in(manifest, "order").collect();
+    let mut documents = 0u64;
+    for file in &files {
+        // Room is made for every row, and no row is shorter than its hash.
+        let bytes = std::fs::metadata(out.join(&file.path)).map_or(0, |found| found.len());
+        if file.rows > bytes {
+            let found = format!("{}: {} rows in {bytes} bytes", file.path, file.rows);
+            report.say(by_rule, CheckState::Fails, found);
+            return Ok(());
+        }
+        documents += file.rows;
+    }
     let names = manifest.order.sort_keys.clone();
     let path = |name: &str| spill.folder().join(name);
     let mut items = ScratchColumn::<Item>::create(&path("items"), documents)?;
@@ -725,11 +799,7 @@ fn order(
         .position(|name| name == "score" || name == "usefulness");
     let mut expected = packer.pack(stream(), frame);
     let (mut problem, mut failed) = (None, Ok(()));
-    for file in manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("shards/"))
-    {
+    for file in files_in(manifest, "shards") {
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             let due = match expected.next() {
                 Some(Ok(due)) => due,
@@ -739,7 +809,6 @@ fn order(
                 }
                 None => Row::default(),
             };
-            let length = row.input_ids.len() as u32;
             let same = due.special_tokens == row.special_tokens
                 && due.padding == row.padding
                 && due.segments.len() == row.segments.len()
@@ -750,10 +819,7 @@ fn order(
                     ids.values()[at] == id_of(found.doc_id)
                         && due.item.copy == u64::from(found.copy)
                         && due.doc_token_start == found.doc_token_start
-                        && due.tokens
-                            == found
-                                .tokens
-                                .unwrap_or(length - row.special_tokens - row.padding)
+                        && due.tokens == found.tokens.unwrap_or_else(|| text_tokens(&row))
                         && found.row_start.is_none_or(|start| start == due.row_start)
                         && key.is_none_or(|key| Some(key) == found.score)
                 });
@@ -888,10 +954,7 @@ fn edits(
     report: &mut Report,
     stop: &Stop,
 ) -> Result<Cuts, EngineError> {
-    let files = || {
-        let of = |file: &&crate::shard::FileEntry| file.path.starts_with("edits/");
-        manifest.files.iter().filter(of)
-    };
+    let files = || files_in(manifest, "edits");
     let mut sorter = spill.sorter("cuts", |a: &Cut, b: &Cut| {
         (a.id, a.place).cmp(&(b.id, b.place))
     });
@@ -1032,17 +1095,11 @@ fn inputs(
     };
     let mut contents = spill.sorter("contents", compare);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
-    for file in manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("shards/"))
-    {
+    for file in files_in(manifest, "shards") {
         let mut failed = Ok(());
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             for segment in row.segments.iter().filter(|segment| segment.copy == 0) {
-                let count = segment
-                    .tokens
-                    .unwrap_or(row.input_ids.len() as u32 - row.special_tokens - row.padding);
+                let count = segment.tokens.unwrap_or_else(|| text_tokens(&row));
                 let begin = segment
                     .row_start
                     .unwrap_or(if segment.doc_token_start == 0 {
@@ -1050,7 +1107,10 @@ fn inputs(
                     } else {
                         0
                     }) as usize;
-                let ids = &row.input_ids[begin..begin + count as usize];
+                // What leaves the row is told by the check of its places.
+                let Some(ids) = row.input_ids.get(begin..begin + count as usize) else {
+                    continue;
+                };
                 let at = u64::from(segment.doc_token_start);
                 failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| {
                     contents.push(Content {
@@ -1067,11 +1127,7 @@ fn inputs(
         })?;
         failed?;
     }
-    for file in manifest
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("rejects/"))
-    {
+    for file in files_in(manifest, "rejects") {
         let mut failed = Ok(());
         ReadRejects::open(&out.join(&file.path))?.rows(&mut |row| {
             if let Some(ids) = row.input_ids {
@@ -1173,10 +1229,7 @@ fn inputs(
         }
     }
     missing += u64::from(!matched);
-    let rejects_kept = manifest
-        .files
-        .iter()
-        .any(|file| file.path.starts_with("rejects/"));
+    let rejects_kept = files_in(manifest, "rejects").next().is_some();
     // Documents that a stage failed on are in quarantine.
     let failed = Audit::total_loss(&audit.failed).documents;
     let problem = if differing > 0 || missing > 0 || (rejects_kept && unmatched > failed) {

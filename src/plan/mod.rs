@@ -34,7 +34,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Largest pipeline file, in bytes: far above any real one, far below what memory holds.
-const LARGEST_FILE_BYTES: u64 = 64 << 20;
+const LARGEST_FILE_BYTES: u64 = 8 << 20;
 
 /// What the command line changes in a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::{
 use crate::algo::causal_lm::{Model, Shape, WeightFile, Window};
 use crate::algo::ngram_table::Storage;
 use crate::record::{Kind, OptionError, OptionSpec, Options, Spec};
-use crate::spill::{Column, IoContext};
+use crate::spill::{Column, IoContext, read_file};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -195,7 +195,7 @@ fn build(options: &Options) -> Result<Box<dyn Fit>, OptionError> {
 /// Opens the model of a folder, and says which files it is of.
 fn open(folder: &Path) -> Result<(Model, Vec<PathBuf>), String> {
     let read = |name: &str| {
-        std::fs::read(folder.join(name)).map_err(|error| format!("{name} cannot be read: {error}"))
+        read_file(&folder.join(name)).map_err(|error| format!("{name} cannot be read: {error}"))
     };
     let shape =
         Shape::parse(&read("config.json")?).map_err(|error| format!("config.json: {error}"))?;

@@ -12,7 +12,7 @@ use crate::algo::fasttext::Model;
 use crate::algo::fasttext_training::{LABELS, Training, Words, train};
 use crate::algo::hash;
 use crate::record::{Kind, OptionError, OptionSpec, Options, Spec, Value};
-use crate::spill::IoContext;
+use crate::spill::{IoContext, read_file};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -229,7 +229,7 @@ fn build_read(path: &str, options: &Options) -> Result<Box<dyn Fit>, OptionError
         let must_be = "a supervised fastText model (.bin or .ftz)";
         OptionError::new("model", must_be, format!("'{path}': {problem}"))
     };
-    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let bytes = read_file(Path::new(path)).map_err(|error| wrong(error.to_string()))?;
     let model = Model::parse(bytes).map_err(wrong)?;
     let labels: Vec<&str> = model.labels().take(20).collect();
     let must_be = format!("a label of the model ({})", labels.join(", "));

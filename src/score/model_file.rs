@@ -26,6 +26,8 @@ pub const MAGIC: &[u8; 16] = b"goodput n-grams\n";
 /// Raised when the bytes mean something else.
 const VERSION: u32 = 1;
 const PREFIX_BYTES: usize = 64;
+/// Models of one file: those of p and of q by fold, of at most 16 folds each.
+const MAX_MODELS: usize = 32;
 
 /// Where models come from. Those of another tokenizer, seed or way to draw folds would score
 /// documents that they were fitted on, so they are refused.
@@ -220,10 +222,20 @@ pub(super) fn open<D: for<'d> Deserialize<'d>>(
     }
     let header: Header<D> =
         serde_json::from_slice(header).map_err(|error| damaged(&error.to_string()))?;
+    if !(2..=5).contains(&header.order)
+        || !(1..=MAX_MODELS).contains(&header.models)
+        || !(1..=u32::MAX - 3).contains(&header.vocabulary_size)
+    {
+        return Err(damaged(&format!(
+            "{} models of order {} over {} ids",
+            header.models, header.order, header.vocabulary_size
+        )));
+    }
     let mut at = start + padded(header_bytes);
     let mut next = |length: u64| {
         let range = at as usize..at.saturating_add(length) as usize;
-        at = at.saturating_add(padded(length));
+        // What is longer than the file is found out of it.
+        at = at.saturating_add(padded(length.min(file_bytes)));
         range
     };
     let packing = Packing::new(header.vocabulary_size, header.order, 2);

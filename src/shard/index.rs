@@ -386,7 +386,7 @@ impl ReadIndex {
         rows_at_a_time: usize,
         first: u64,
         rows: &mut Peekable<impl Iterator<Item = io::Result<u64>>>,
-        visit: &mut dyn FnMut(&RecordBatch, &[u64]) -> Result<(), PartError>,
+        visit: &mut VisitRows<'_>,
     ) -> Result<(), PartError> {
         let mut start = first;
         for (group, metadata) in self.metadata.metadata().row_groups().iter().enumerate() {
@@ -424,6 +424,9 @@ impl ReadIndex {
         Ok(())
     }
 }
+
+/// Called with a batch of chosen rows and their numbers.
+type VisitRows<'a> = dyn FnMut(&RecordBatch, &[u64]) -> Result<(), PartError> + 'a;
 
 /// Each row, or the error.
 fn each<T>(rows: Result<Vec<T>, PartError>) -> impl Iterator<Item = Result<T, PartError>> {
@@ -574,11 +577,15 @@ mod tests {
             ..about(words())
         };
         written(&path, &next, 1);
-        let error = ReadIndex::open(&path).err().expect("another version");
+        let Err(error) = ReadIndex::open(&path) else {
+            panic!("another version is opened");
+        };
         assert!(error.to_string().contains("version 2"), "{error}");
         let part = Part::create(&path, next.schema(), &[]).expect("created");
         part.finish().expect("named");
-        let error = ReadIndex::open(&path).err().expect("no index");
+        let Err(error) = ReadIndex::open(&path) else {
+            panic!("no index is opened");
+        };
         assert!(error.to_string().contains("is no index"), "{error}");
         Ok(())
     }

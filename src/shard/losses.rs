@@ -1,9 +1,9 @@
 //! Per-token losses of a pilot run, as Parquet.
 
 use super::part::PartError;
+use super::reader::{next_batch, open};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{Float32Type, Float64Type};
-use arrow::error::ArrowError;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::errors::ParquetError;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl ReadLosses {
     /// # Errors
     /// When it is not a Parquet file.
     pub fn open(path: &Path) -> Result<ReadLosses, PartError> {
-        let (reader, metadata) = super::reader::open(path)?;
+        let (reader, metadata) = open(path)?;
         Ok(ReadLosses {
             reader,
             path: path.to_path_buf(),
@@ -53,8 +53,7 @@ impl ReadLosses {
         let wrong = |message: String| PartError::at(path, ParquetError::General(message));
         let (mut early, mut late) = (Vec::new(), Vec::new());
         let mut number = 0;
-        for batch in &mut self.reader {
-            let batch = batch.map_err(|e: ArrowError| PartError::at(path, e))?;
+        while let Some(batch) = next_batch(&mut self.reader, path)? {
             let column = |name: &str| {
                 batch.column_by_name(name).ok_or_else(|| {
                     wrong(format!(

@@ -3,6 +3,7 @@
 use super::columns::OrderRow;
 use super::part::PartError;
 use crate::algo::quantise::value_of;
+use crate::contained::contained;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float32Type, Float64Type, Int64Type, UInt8Type, UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
@@ -59,19 +60,20 @@ pub struct RowRead<'a> {
 }
 
 impl RowRead<'_> {
-    /// Each segment with the positions of its tokens in the row.
+    /// Each segment with the positions of its tokens in the row; of one that leaves the row, those that
+    /// are in it.
     pub fn stretches(&self) -> impl Iterator<Item = (&ReadSegment<'_>, std::ops::Range<usize>)> {
-        self.segments.iter().map(|segment| {
-            let tokens = segment
-                .tokens
-                .unwrap_or(self.input_ids.len() as u32 - self.special_tokens);
+        let length = self.input_ids.len();
+        self.segments.iter().map(move |segment| {
+            let text = (length as u32).saturating_sub(self.special_tokens);
+            let tokens = segment.tokens.unwrap_or(text);
             let begins = if segment.doc_token_start == 0 {
                 self.begin_tokens
             } else {
                 0
             };
-            let start = segment.row_start.unwrap_or(begins) as usize;
-            (segment, start..start + tokens as usize)
+            let start = (segment.row_start.unwrap_or(begins) as usize).min(length);
+            (segment, start..(start + tokens as usize).min(length))
         })
     }
 }
@@ -89,22 +91,35 @@ pub(super) fn open(
 ) -> Result<(ParquetRecordBatchReader, BTreeMap<String, String>), PartError> {
     let at = |e: ParquetError| PartError::at(path, e);
     let file = File::open(path).map_err(|e| PartError::at(path, e))?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(at)?;
-    let metadata = builder
-        .metadata()
-        .file_metadata()
-        .key_value_metadata()
-        .into_iter()
-        .flatten()
-        .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
-        .collect();
-    Ok((
-        builder
-            .with_batch_size(ROWS_AT_A_TIME)
-            .build()
-            .map_err(at)?,
-        metadata,
-    ))
+    let opened = contained(|| {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+        let metadata = builder
+            .metadata()
+            .file_metadata()
+            .key_value_metadata()
+            .into_iter()
+            .flatten()
+            .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
+            .collect();
+        let reader = builder.with_batch_size(ROWS_AT_A_TIME).build()?;
+        Ok((reader, metadata))
+    });
+    opened
+        .map_err(|panic| at(ParquetError::General(panic)))?
+        .map_err(at)
+}
+
+/// The next rows of a file. After an error nothing more is to be read.
+pub(super) fn next_batch(
+    reader: &mut ParquetRecordBatchReader,
+    path: &Path,
+) -> Result<Option<RecordBatch>, PartError> {
+    match contained(|| reader.next()) {
+        Ok(batch) => batch
+            .transpose()
+            .map_err(|error: ArrowError| PartError::at(path, error)),
+        Err(panic) => Err(PartError::at(path, ParquetError::General(panic))),
+    }
 }
 
 fn missing(path: &Path, column: &str) -> PartError {
@@ -145,8 +160,7 @@ impl ReadShard {
     pub fn rows(&mut self, visit: &mut dyn FnMut(RowRead<'_>) -> bool) -> Result<(), PartError> {
         let path = self.path.clone();
         let begin_tokens = u32::from(self.metadata.contains_key("goodput.begin_token_id"));
-        for batch in &mut self.reader {
-            let batch = batch.map_err(|e: ArrowError| PartError::at(&path, e))?;
+        while let Some(batch) = next_batch(&mut self.reader, &path)? {
             if !visit_batch(&batch, &path, begin_tokens, visit)? {
                 break;
             }
@@ -347,8 +361,7 @@ impl ReadRejects {
     /// When the file is damaged or lacks a column.
     pub fn rows(&mut self, visit: &mut dyn FnMut(RejectRead<'_>) -> bool) -> Result<(), PartError> {
         let path = &self.path;
-        for batch in &mut self.reader {
-            let batch = batch.map_err(|e: ArrowError| PartError::at(path, e))?;
+        while let Some(batch) = next_batch(&mut self.reader, path)? {
             let values = column!(batch, path, "value", as_primitive_opt::<Float64Type>)?;
             let tokens = column!(batch, path, "tokens", as_primitive_opt::<UInt32Type>)?;
             let scores = column!(batch, path, "score", as_primitive_opt::<Float32Type>)?;
@@ -377,21 +390,14 @@ impl ReadRejects {
                         .map(|releases| releases.value(row)),
                     tokens: tokens.value(row),
                     score: scores.is_valid(row).then(|| scores.value(row)),
-                    usefulness: usefulness.is_valid(row).then(|| {
-                        let bytes = usefulness.value(row);
-                        bytes
-                            .as_primitive::<UInt8Type>()
-                            .values()
-                            .iter()
-                            .map(|&byte| value_of(byte))
-                            .collect()
-                    }),
-                    input_ids: ids.map(|ids| {
-                        ids.value(row)
-                            .as_primitive::<UInt32Type>()
-                            .values()
-                            .to_vec()
-                    }),
+                    usefulness: match usefulness.is_valid(row) {
+                        true => Some(usefulness_of(&usefulness.value(row), path)?),
+                        false => None,
+                    },
+                    input_ids: match ids {
+                        Some(ids) => Some(ids_of(&ids.value(row), path)?),
+                        None => None,
+                    },
                 };
                 if !visit(read) {
                     return Ok(());
@@ -400,6 +406,20 @@ impl ReadRejects {
         }
         Ok(())
     }
+}
+
+fn usefulness_of(list: &dyn Array, path: &Path) -> Result<Vec<f32>, PartError> {
+    let bytes = list
+        .as_primitive_opt::<UInt8Type>()
+        .ok_or_else(|| missing(path, "usefulness"))?;
+    Ok(bytes.values().iter().map(|&byte| value_of(byte)).collect())
+}
+
+fn ids_of(list: &dyn Array, path: &Path) -> Result<Vec<u32>, PartError> {
+    let ids = list
+        .as_primitive_opt::<UInt32Type>()
+        .ok_or_else(|| missing(path, "input_ids"))?;
+    Ok(ids.values().to_vec())
 }
 
 /// A file of cuts.
@@ -449,8 +469,7 @@ impl ReadEdits {
     /// When the file is damaged or lacks a column.
     pub fn rows(&mut self, visit: &mut dyn FnMut(CutRead<'_>) -> bool) -> Result<(), PartError> {
         let path = &self.path;
-        for batch in &mut self.reader {
-            let batch = batch.map_err(|e: ArrowError| PartError::at(path, e))?;
+        while let Some(batch) = next_batch(&mut self.reader, path)? {
             let doc_ids = column!(batch, path, "doc_id", as_string_opt::<i32>)?;
             let sources = column!(batch, path, "source", as_string_opt::<i32>)?;
             let stages = column!(batch, path, "stage", as_string_opt::<i32>)?;
@@ -509,8 +528,7 @@ impl ReadOrder {
         visit: &mut dyn FnMut(u64, OrderRow) -> bool,
     ) -> Result<(), PartError> {
         let path = &self.path;
-        for batch in &mut self.reader {
-            let batch = batch.map_err(|e: ArrowError| PartError::at(path, e))?;
+        while let Some(batch) = next_batch(&mut self.reader, path)? {
             let number = |name: &str, row: usize| -> Result<u64, PartError> {
                 Ok(column!(batch, path, name, as_primitive_opt::<UInt64Type>)?.value(row))
             };

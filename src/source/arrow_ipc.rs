@@ -1,13 +1,16 @@
 //! Arrow IPC, the file format and the stream format, told apart by the first bytes.
 
+use super::arrow_sizes::{self, SizeProblem};
 use super::columns::{RowReader, wanted};
 use super::compression::{self, Compression};
 use super::{FoundFile, InputSpec, Slice, SourceError};
+use crate::contained::contained;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 const FORMAT: &str = "arrow";
 const FILE_MAGIC: &[u8] = b"ARROW1";
@@ -52,32 +55,49 @@ pub(super) fn open(
         roots.dedup();
         Ok(roots)
     };
-    let damaged = |error: ArrowError| damaged(file, &error);
+    let damaged = |problem: &dyn ToString| damaged(file, problem);
+    let refused = |result: Result<_, ArrowError>| result.map_err(|error| damaged(&error));
     let again = || handle.try_clone().map(BufReader::new).map_err(failed);
     let rewind = || (&handle).seek(SeekFrom::Start(0)).map_err(failed);
 
-    // The schema is read first: which columns are wanted is known only then.
-    let batches: Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send> =
-        if first == FILE_MAGIC {
-            let reader = FileReader::try_new(again()?, None).map_err(damaged)?;
-            let roots = projection(&reader.schema())?;
-            rewind()?;
-            Box::new(FileReader::try_new(again()?, Some(roots)).map_err(damaged)?)
-        } else {
-            let reader = StreamReader::try_new(again()?, None).map_err(damaged)?;
-            let roots = projection(&reader.schema())?;
-            rewind()?;
-            Box::new(StreamReader::try_new(again()?, Some(roots)).map_err(damaged)?)
-        };
+    // The reader makes room for what a file says of itself before it looks, so sizes come first.
+    let is_file = first == FILE_MAGIC;
+    arrow_sizes::check(&handle, file.bytes, is_file).map_err(|problem| match problem {
+        SizeProblem::Io(source) => failed(source),
+        SizeProblem::Lie(problem) => damaged(&problem),
+    })?;
+    rewind()?;
+    // The schema is read next: which columns are wanted is known only then.
+    type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
+    let open = |roots: Option<Vec<usize>>| -> Result<(Arc<Schema>, Batches), SourceError> {
+        let input = again()?;
+        let opened = contained(|| -> Result<(Arc<Schema>, Batches), ArrowError> {
+            if is_file {
+                let reader = FileReader::try_new(input, roots)?;
+                Ok((reader.schema(), Box::new(reader)))
+            } else {
+                let reader = StreamReader::try_new(input, roots)?;
+                Ok((reader.schema(), Box::new(reader)))
+            }
+        });
+        refused(opened.map_err(|panic| damaged(&panic))?)
+    };
+    let (schema, _) = open(None)?;
+    let roots = projection(&schema)?;
+    rewind()?;
+    let (_, mut batches) = open(Some(roots))?;
     let file = file.clone();
-    let batches = batches.map(move |batch| batch.map_err(|error| self::damaged(&file, &error)));
+    let batches = std::iter::from_fn(move || match contained(|| batches.next()) {
+        Ok(batch) => batch.map(|batch| batch.map_err(|error| self::damaged(&file, &error))),
+        Err(panic) => Some(Err(self::damaged(&file, &panic))),
+    });
     Ok(RowReader::new(0, Box::new(batches)))
 }
 
-fn damaged(file: &FoundFile, error: &ArrowError) -> SourceError {
+fn damaged(file: &FoundFile, problem: &dyn ToString) -> SourceError {
     SourceError::Damaged {
         path: file.path.clone(),
         format: FORMAT,
-        problem: error.to_string(),
+        problem: problem.to_string(),
     }
 }

@@ -7,6 +7,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+/// Longest glob in bytes: what Linux takes as a path.
+const MAX_GLOB_BYTES: usize = 4096;
+
+/// Ways in which the braces of a glob may be spelled out.
+const MAX_WAYS: usize = 4096;
+
+/// Characters of a glob that an error shows.
+const SHOWN_CHARACTERS: usize = 200;
+
 /// A file of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundFile {
@@ -23,12 +32,18 @@ impl FoundFile {
     /// A file by its path, named as its file name.
     ///
     /// # Errors
-    /// When the file does not exist or its name is not UTF-8.
+    /// When there is no such file, it is none, or its name is not UTF-8.
     pub fn at(path: &Path) -> Result<FoundFile, SourceError> {
-        let metadata = fs::metadata(path).map_err(|source| SourceError::Read {
+        let failed = |source| SourceError::Read {
             path: path.to_path_buf(),
             source,
-        })?;
+        };
+        let metadata = fs::metadata(path).map_err(failed)?;
+        // A pipe or a device may never end.
+        if !metadata.is_file() {
+            let text = "it is a folder, a pipe or a device; name a file";
+            return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, text)));
+        }
         let name = path.file_name().and_then(|name| name.to_str());
         Ok(FoundFile {
             path: path.to_path_buf(),
@@ -263,7 +278,18 @@ fn is_wild(character: char) -> bool {
 }
 
 fn parse(glob: &str, written: &str) -> Result<Vec<Vec<Part>>, SourceError> {
-    spelled_out(glob, written)?
+    let bad = |problem: String| SourceError::BadGlob {
+        glob: written.chars().take(SHOWN_CHARACTERS).collect(),
+        problem,
+    };
+    if glob.len() > MAX_GLOB_BYTES {
+        return Err(bad(format!(
+            "it has {} bytes, and a path has at most {MAX_GLOB_BYTES}",
+            glob.len()
+        )));
+    }
+    spelled_out(glob, &mut { MAX_WAYS })
+        .map_err(bad)?
         .iter()
         .map(|way| {
             let mut parts = Vec::new();
@@ -271,6 +297,10 @@ fn parse(glob: &str, written: &str) -> Result<Vec<Vec<Part>>, SourceError> {
                 .split('/')
                 .filter(|part| !part.is_empty() && *part != ".")
             {
+                // Each more of them would only multiply the ways to the same files.
+                if part == "**" && matches!(parts.last(), Some(Part::AnyFolders)) {
+                    continue;
+                }
                 parts.push(match part {
                     "**" => Part::AnyFolders,
                     part if part.contains(is_wild) => wild(part, written)?,
@@ -300,8 +330,9 @@ fn wild(part: &str, written: &str) -> Result<Part, SourceError> {
     })
 }
 
-/// A glob for each choice of its `{a,b}`, which may hold slashes and be nested.
-fn spelled_out(glob: &str, written: &str) -> Result<Vec<String>, SourceError> {
+/// A glob for each choice of its `{a,b}`, which may hold slashes and be nested; at most so many as are
+/// `left`.
+fn spelled_out(glob: &str, left: &mut usize) -> Result<Vec<String>, String> {
     let bytes = glob.as_bytes();
     let mut depth = 0usize;
     let mut in_class = false;
@@ -329,7 +360,7 @@ fn spelled_out(glob: &str, written: &str) -> Result<Vec<String>, SourceError> {
                     for bounds in cuts.windows(2) {
                         let choice = &glob[bounds[0] + 1..bounds[1]];
                         let way = format!("{}{choice}{}", &glob[..open], &glob[at + 1..]);
-                        ways.extend(spelled_out(&way, written)?);
+                        ways.extend(spelled_out(&way, left)?);
                     }
                     return Ok(ways);
                 }
@@ -339,11 +370,11 @@ fn spelled_out(glob: &str, written: &str) -> Result<Vec<String>, SourceError> {
         at += 1;
     }
     if depth > 0 {
-        return Err(SourceError::BadGlob {
-            glob: written.to_string(),
-            problem: "a '{' has no '}'".to_string(),
-        });
+        return Err("a '{' has no '}'".to_string());
     }
+    *left = left.checked_sub(1).ok_or_else(|| {
+        format!("its braces can be spelled out in more than {MAX_WAYS} ways; use '*', or a list of globs")
+    })?;
     Ok(vec![glob.to_string()])
 }
 
@@ -397,7 +428,7 @@ fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>, SourceError> {
         path: folder.to_path_buf(),
         source,
     };
-    let entries = match fs::read_dir(folder) {
+    let entries = match fs::read_dir(or_here(folder)) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
@@ -411,6 +442,14 @@ fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>, SourceError> {
     Ok(names)
 }
 
+/// The current folder where a path is empty: what a relative path has for its outermost one.
+fn or_here(folder: &Path) -> &Path {
+    match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    }
+}
+
 /// Whether a link leads to a folder that the walk to it has come through, which would never end.
 fn leads_back(path: &Path) -> bool {
     if !path.is_symlink() {
@@ -421,7 +460,7 @@ fn leads_back(path: &Path) -> bool {
     };
     path.ancestors()
         .skip(1)
-        .any(|folder| fs::canonicalize(folder).is_ok_and(|folder| folder == target))
+        .any(|folder| fs::canonicalize(or_here(folder)).is_ok_and(|folder| folder == target))
 }
 
 /// The path without `.`, and without `x/..` where `x` is no link.
@@ -557,6 +596,23 @@ mod tests {
             names(t.path(), &[all, "!d/**"]),
             Err(SourceError::NoFiles { .. })
         ));
+    }
+
+    #[test]
+    fn a_glob_of_too_many_ways_is_refused_before_it_is_spelled_out() {
+        let t = tree(&["a.jsonl", "b/c/a.jsonl"]);
+        assert_names(t.path(), &["{a,b,{c,d}}.jsonl"], &["a.jsonl"]);
+        for (glob, word) in [
+            ("{a,b}".repeat(60), "4096 ways"),
+            ("{a,b}".repeat(5_000), "4096"),
+            ("{".repeat(2_000), "no '}'"),
+        ] {
+            let error = names(t.path(), &[&glob]).expect_err("too many");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        // More of them mean the same as one.
+        let stars = "**/".repeat(300) + "a.jsonl";
+        assert_names(t.path(), &[&stars], &["a.jsonl", "b/c/a.jsonl"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //!   pages and batches), never by the file.
 
 mod arrow_ipc;
+mod arrow_sizes;
 mod columns;
 mod compression;
 mod error;

@@ -3,6 +3,7 @@
 use super::columns::{MAX_CHUNK_ROWS, RowReader, wanted};
 use super::compression::{self, Compression};
 use super::{CHUNK_BYTES, FoundFile, InputSpec, Slice, SourceError};
+use crate::contained::contained;
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -35,14 +36,23 @@ fn load(file: &FoundFile) -> Result<(File, ArrowReaderMetadata), SourceError> {
     // are views into their pages: a dictionary's long value is not copied once a row, and no
     // batch can overflow 32-bit offsets.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let metadata =
-        ArrowReaderMetadata::load(&handle, options.clone()).map_err(|e| damaged(file, e))?;
-    let schema = Schema::new(views(metadata.schema().fields()));
-    let metadata = ArrowReaderMetadata::try_new(
-        Arc::clone(metadata.metadata()),
-        options.with_schema(Arc::new(schema)),
-    )
+    let metadata = contained(|| {
+        let metadata = ArrowReaderMetadata::load(&handle, options.clone())?;
+        let schema = Schema::new(views(metadata.schema().fields()));
+        ArrowReaderMetadata::try_new(
+            Arc::clone(metadata.metadata()),
+            options.with_schema(Arc::new(schema)),
+        )
+    })
+    .map_err(|e| damaged(file, e))?
     .map_err(|e| damaged(file, e))?;
+    let groups = metadata.metadata().row_groups();
+    if let Some(group) = groups.iter().position(|group| group.num_rows() < 0) {
+        return Err(damaged(
+            file,
+            format!("row group {group} has {} rows", groups[group].num_rows()),
+        ));
+    }
     Ok((handle, metadata))
 }
 
@@ -69,7 +79,7 @@ pub(super) fn slices(file: &FoundFile, target_bytes: u64) -> Result<Vec<Slice>, 
     let mut first = 0;
     let mut bytes = 0u64;
     for (index, group) in groups.iter().enumerate() {
-        bytes += u64::try_from(group.compressed_size()).unwrap_or(0);
+        bytes = bytes.saturating_add(u64::try_from(group.compressed_size()).unwrap_or(0));
         if bytes >= target_bytes || index + 1 == groups.len() {
             slices.push(Slice::RowGroups {
                 first,
@@ -121,7 +131,7 @@ pub(super) fn open(
         groups[range]
             .iter()
             .map(|group| u64::try_from(group.num_rows()).unwrap_or(0))
-            .sum()
+            .fold(0, u64::saturating_add)
     };
     let first_row = rows(0..first);
     let rows_here = rows(first..end);
@@ -133,18 +143,24 @@ pub(super) fn open(
                 .map(|&leaf| group.column(leaf).uncompressed_size())
         })
         .map(|bytes| u64::try_from(bytes).unwrap_or(0))
-        .sum();
+        .fold(0, u64::saturating_add);
     let batch_rows = (CHUNK_BYTES as u128 * u128::from(rows_here) / u128::from(bytes_here.max(1)))
         .clamp(1, MAX_CHUNK_ROWS as u128) as usize;
     let mask = ProjectionMask::leaves(columns, leaves);
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(handle, metadata)
-        .with_projection(mask)
-        .with_row_groups((first..end).collect())
-        .with_batch_size(batch_rows)
-        .build()
-        .map_err(|e| damaged(file, e))?;
+    let mut reader = contained(|| {
+        ParquetRecordBatchReaderBuilder::new_with_metadata(handle, metadata)
+            .with_projection(mask)
+            .with_row_groups((first..end).collect())
+            .with_batch_size(batch_rows)
+            .build()
+    })
+    .map_err(|e| damaged(file, e))?
+    .map_err(|e| damaged(file, e))?;
     let file = file.clone();
-    let batches = reader.map(move |batch| batch.map_err(|e| damaged(&file, e)));
+    let batches = std::iter::from_fn(move || match contained(|| reader.next()) {
+        Ok(batch) => batch.map(|batch| batch.map_err(|e| damaged(&file, e))),
+        Err(panic) => Some(Err(damaged(&file, panic))),
+    });
     Ok(RowReader::new(first_row, Box::new(batches)))
 }
 

@@ -7,6 +7,7 @@
 use super::compression::{self, Compression};
 use super::lines::LineReader;
 use super::{Body, Format, FoundFile, InputSpec, Slice, SourceError};
+use crate::contained::contained;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, UInt64Type};
@@ -243,7 +244,8 @@ impl TokenTable {
                 format: "parquet",
             });
         }
-        let builder = ParquetRecordBatchReaderBuilder::try_new(handle)
+        let builder = contained(|| ParquetRecordBatchReaderBuilder::try_new(handle))
+            .map_err(|panic| self.damaged(panic))?
             .map_err(|error| self.damaged(error))?;
         for column in [ID]
             .into_iter()
@@ -293,14 +295,15 @@ impl TokenTable {
             .filter(|&at| wanted.contains(&builder.schema().field(at).name().as_str()))
             .collect();
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-        let reader = builder
+        let builder = builder
             .with_projection(mask)
-            .with_batch_size(BATCH_ROWS[usize::from(!has_lists)])
-            .build()
+            .with_batch_size(BATCH_ROWS[usize::from(!has_lists)]);
+        let mut reader = contained(|| builder.build())
+            .map_err(|panic| self.damaged(panic))?
             .map_err(|error| self.damaged(error))?;
         let mut row = 0;
         let mut numbers = vec![Vec::new(); self.columns.len()];
-        for batch in reader {
+        while let Some(batch) = contained(|| reader.next()).map_err(|panic| self.damaged(panic))? {
             let batch = batch.map_err(|error| self.damaged(error))?;
             let ids = self.column(&batch, ID, &DataType::Utf8)?;
             let ids = ids.as_string::<i32>();

@@ -1,6 +1,7 @@
 //! Errors of the file system that say which file they are about.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Adds to an I/O error what was being done and to which path; the kind stays.
@@ -23,9 +24,38 @@ impl<T> IoContext<T> for io::Result<T> {
     }
 }
 
+/// Opens a file that a user names. A pipe or a device, which may never end, is refused.
+///
+/// # Errors
+/// When there is none, it may not be read, or it is neither a file nor a folder.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() && !metadata.is_dir() {
+        let text = "is a pipe or a device; name a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    File::open(path)
+}
+
+/// All bytes of a file that a user names.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_never_ends_is_not_opened() {
+        let error = read_file(Path::new("/dev/zero")).expect_err("a device");
+        assert!(error.to_string().contains("name a file"), "{error}");
+    }
 
     #[test]
     fn names_the_path_and_keeps_the_kind() {

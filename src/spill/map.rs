@@ -13,7 +13,7 @@
 
 use bytemuck::Pod;
 use memmap2::{Mmap, MmapMut};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl<T: Pod> Column<T> {
     /// # Errors
     /// When it cannot be opened, or its length is not a multiple of the value's size.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path).map_err(|e| at(path, e))?;
+        let file = super::open_file(path).map_err(|e| at(path, e))?;
         let bytes = file.metadata().map_err(|e| at(path, e))?.len();
         if !bytes.is_multiple_of(size_of::<T>() as u64) {
             let text = format!(

@@ -10,7 +10,7 @@ mod queue;
 mod runs;
 mod sorter;
 
-pub use io_context::IoContext;
+pub use io_context::{IoContext, open_file, read_file};
 pub use map::{Column, ScratchColumn};
 pub use queue::Queue;
 pub use sorter::{Sorted, Sorter};

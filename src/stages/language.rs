@@ -6,7 +6,9 @@ use crate::algo::language;
 use crate::record::{
     Document, Kind, Language, Notes, OptionError, OptionSpec, Options, Reason, Spec, Verdict,
 };
+use crate::spill::read_file;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// What the table says.
 pub(super) const KIND: StageKind = StageKind {
@@ -185,7 +187,7 @@ impl Model {
         let must_be = "a readable fastText language model (.bin or .ftz)";
         let wrong =
             |found: String| OptionError::new("model", must_be, format!("'{path}': {found}"));
-        let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let bytes = read_file(Path::new(path)).map_err(|error| wrong(error.to_string()))?;
         let model = FastText::parse(bytes).map_err(wrong)?;
         let languages: Vec<_> = model.labels().map(language_of_label).collect();
         if languages.iter().all(Option::is_none) {

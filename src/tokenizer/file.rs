@@ -1,6 +1,6 @@
 //! Reading a tokenizer's file: which kind it is, and refusing the kinds that need converting.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
@@ -68,6 +68,13 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, TokenizerError> {
     if path.is_dir() {
         return Err(TokenizerError::IsAFolder {
             path: path.display().to_string(),
+        });
+    }
+    // A pipe or a device may never end.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(TokenizerError::NotATokenizerJson {
+            path: path.display().to_string(),
+            found: "a pipe or a device".into(),
         });
     }
     let mut packed = Vec::new();

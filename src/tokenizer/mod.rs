@@ -76,7 +76,7 @@ pub const BUILTINS: &[Builtin] = &[
 #[derive(Debug, Error)]
 pub enum TokenizerError {
     /// The file cannot be opened, read or unpacked.
-    #[error("{path}: cannot read the tokenizer")]
+    #[error("{path}: the tokenizer cannot be read: {source}")]
     Unreadable {
         /// The file.
         path: String,
@@ -217,6 +217,9 @@ impl AllBytes {
         Some(&self.bytes[bounds[0]..bounds[1]])
     }
 }
+
+/// Highest id of a tokenizer.json: far above any vocabulary, far below what tables by id can hold.
+const MAX_ID: u32 = (1 << 24) - 1;
 
 /// From this many bytes on, a single word is encoded by an engine of its own, so that the memory
 /// it takes (some 44 bytes per byte) goes back. Below it, the engine's buffers keep at most about
@@ -503,6 +506,14 @@ fn load_file(path: &Path, cache: Option<&Path>) -> Result<Tokenizer, TokenizerEr
             found: "one without any token".to_owned(),
         });
     };
+    if highest_id > MAX_ID {
+        return Err(TokenizerError::NotATokenizerJson {
+            path: path.display().to_string(),
+            found: format!(
+                "one with the id {highest_id}; ids may be up to {MAX_ID}, since each takes memory"
+            ),
+        });
+    }
     let fingerprint = fingerprint_of(&file);
     let choice = choose_engine(path, &file, &vocabulary, &fingerprint, cache)?;
     let special_tokens: Vec<(String, u32)> = vocabulary

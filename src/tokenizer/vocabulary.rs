@@ -97,7 +97,8 @@ impl Vocabulary {
 
     /// The bytes that the token of this id stands for.
     pub(super) fn bytes_of(&self, id: u32) -> Option<Vec<u8>> {
-        if let Some(added) = self.added.iter().find(|added| added.id == id) {
+        let at = self.added.partition_point(|added| added.id < id);
+        if let Some(added) = self.added.get(at).filter(|added| added.id == id) {
             return Some(added.text.clone().into_bytes());
         }
         let first = self.places.partition_point(|place| place.0 < id);

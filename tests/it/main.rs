@@ -9,6 +9,8 @@ mod edits;
 mod epochs;
 mod estimators;
 mod faults;
+mod fuzz;
+mod hostile;
 mod memory;
 mod messages;
 mod models;

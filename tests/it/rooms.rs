@@ -16,10 +16,15 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
         &["record", "algo"],
         "sorts bytes; keyed hashing is of algo",
     ),
-    ("source", &["record"], "bytes to documents"),
+    ("contained", &[], "calls decoders of other libraries"),
+    (
+        "source",
+        &["record", "contained"],
+        "bytes to documents by decoders of others",
+    ),
     (
         "shard",
-        &["record", "algo"],
+        &["record", "algo", "contained"],
         "writes rows; checksums are hashes of algo",
     ),
     (
