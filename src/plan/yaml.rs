@@ -60,6 +60,7 @@ const ALIASES: &str = "anchors and aliases (&name, *name) are not accepted in a 
                        and put a text that begins with '*' or '&', such as a glob, in quotes";
 const TAGS: &str = "tags (!name) are not accepted in a pipeline file; put a text that begins with '!', such as a \
                     glob that excludes, in quotes";
+const UNPRINTABLE: &str = "an unprintable character stands here; remove it";
 const TOO_DEEP: &str = "the nesting is too deep for a pipeline file; is a bracket left open";
 
 /// The tree of `text`; `None` where it holds nothing or breaks off, which `found` then explains.
@@ -69,6 +70,18 @@ pub(super) fn parse(text: &str, origin: u32, found: &mut Vec<Found>) -> Option<N
         line: u32::try_from(marker.line()).unwrap_or(u32::MAX),
         column: u32::try_from(marker.col() + 1).unwrap_or(u32::MAX),
     };
+    // The parser takes it for the end of the text.
+    if let Some(nul) = text.find('\0') {
+        let before = &text[..nul];
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        let at = Mark {
+            origin,
+            line: u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX),
+            column: u32::try_from(column).unwrap_or(u32::MAX),
+        };
+        found.push((at, UNPRINTABLE.to_string()));
+        return None;
+    }
     let mut builder = Builder {
         open: Vec::new(),
         root: None,
@@ -262,7 +275,7 @@ fn explain(info: &str, opened: Option<(char, Mark)>) -> String {
             .to_string();
     }
     if info.contains("unprintable") {
-        return "an unprintable character stands here; remove it".to_string();
+        return UNPRINTABLE.to_string();
     }
     if info.starts_with("unexpected character") {
         return "a text cannot begin with '%', '@' or '`'; put it in quotes".to_string();
@@ -380,6 +393,7 @@ mod tests {
             ("a: \"\\q\"\n", "a '\\' in double quotes"),
             ("a: @x\n", "a text cannot begin with '%', '@' or '`'"),
             ("a: \u{0}\n", "an unprintable character"),
+            ("a: \"x\u{0}y\"\n", "an unprintable character"),
             ("? [a]\n: b\n", "a key must be a text"),
             ("a: 1\n]\n", "not valid YAML: misplaced bracket"),
         ];

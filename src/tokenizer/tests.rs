@@ -676,11 +676,16 @@ fn other_files_are_refused_with_the_way_out() {
         bad_id.contains("`model.vocab` gives \"a\" the id -1"),
         "{bad_id}"
     );
+    let twice = message("h2.json", b"{\"model\": {\"vocab\": {\"a\": 7, \"b\": 7}}}");
+    assert!(
+        twice.contains("`model.vocab` gives \"a\" and \"b\" the same id 7"),
+        "{twice}"
+    );
     let none = message("i.json", b"{\"model\": {\"vocab\": {}}}");
     assert!(none.contains("without any token"), "{none}");
     let mut zst = zstd::encode_all(&b"{}"[..], 3).expect("it packs");
     zst.truncate(zst.len() - 1);
-    assert!(message("j.json.zst", &zst).contains("cannot read"));
+    assert!(message("j.json.zst", &zst).contains("cannot be read"));
 
     let missing = load_with(&folder.path().join("missing.json"), None);
     assert!(matches!(missing, Err(TokenizerError::Unreadable { .. })));

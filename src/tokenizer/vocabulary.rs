@@ -44,11 +44,17 @@ impl Vocabulary {
             spellings.push_str(text);
             places.push((*id, start, offset(&spellings)?));
         }
-        // Equal ids keep one order whatever the order of the keys in the file.
-        places.sort_by(|a, b| {
+        places.sort_unstable();
+        // The engines keep whichever of two tokens they come to last, in an order that changes from run to run.
+        if let Some([a, b]) = places.array_windows().find(|[a, b]| a.0 == b.0) {
             let text = |place: &(u32, u32, u32)| &spellings[place.1 as usize..place.2 as usize];
-            a.0.cmp(&b.0).then_with(|| text(a).cmp(text(b)))
-        });
+            return Err(format!(
+                "`model.vocab` gives {:?} and {:?} the same id {}; give each token an id of its own",
+                text(a),
+                text(b),
+                a.0
+            ));
+        }
         let mut vocabulary = Self {
             spellings,
             places,

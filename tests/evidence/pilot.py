@@ -114,7 +114,7 @@ def run(program, folder, name, stages, share):
         f"tokenizer: {{ file: tokenizer.json, end_token: '{END}' }}\nstages: {stages}\n"
         f"order: {{ strategy: shuffle }}\npack: {{ method: none }}\noutput: {{ path: {name}, rejects: none }}\n"
     )
-    command = [program, "run", path, "--progress", "off", "--sample", str(share)]
+    command = [program, "run", path, "--progress", "off", "--replace", "--sample", str(share)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return folder / name
 
