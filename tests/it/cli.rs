@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "run",
     "check",
     "audit",
     "verify",
     "inspect",
+    "measure",
     "calibrate",
     "stages",
     "schema",
