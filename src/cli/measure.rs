@@ -36,7 +36,7 @@ attempt does again are wasted by the one that did them first. What is inferred i
 every line of steps, time is unknown. Exit code 2 where logs cannot be measured, with every reason.")]
 pub struct Measure {
     /// The measure file; or describe one run with --log and the flags below.
-    #[arg(conflicts_with = "log", required_unless_present_any = ["log", "formats", "published"])]
+    #[arg(conflicts_with = "log")]
     measure: Option<PathBuf>,
     /// Logs of one run: a path or a glob; may be given several times.
     #[arg(long, value_name = "FILE")]
@@ -120,6 +120,12 @@ impl Measure {
         let problems = |problems: crate::plan::Problems| CliError::Request(problems.to_string());
         if let Some(path) = &self.measure {
             return load_measure(path).map_err(problems);
+        }
+        if self.log.is_empty() {
+            return Err(CliError::Request(
+                "name a measure file, or the logs of one run with --log FILE ('goodput measure --help' has examples)"
+                    .to_string(),
+            ));
         }
         let mut flags = vec![Flag {
             shown: format!("--log {}", self.log.join(" --log ")),

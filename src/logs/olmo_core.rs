@@ -16,10 +16,10 @@ throughput/device/TPS. Durations are inferred from the clock of the lines.",
         "{}",
     ),
     sample: b"2025-03-10 12:00:00.000\thost:0\tolmo_core.train.trainer:500\tINFO\tTraining for 1,000 steps\n\
-2025-03-10 12:00:20.000\thost:0\tolmo_core.train.callbacks.console_logger:80\tINFO\t[step=1/1000,epoch=1,eta=1:20:00]\n\
-    optim/total grad norm=5.210\n    throughput/total tokens=4,194,304\n    train/CE loss=10.98\n\
-2025-03-10 12:00:25.000\thost:0\tolmo_core.train.callbacks.console_logger:80\tINFO\t[step=2/1000,epoch=1,eta=1:20:00]\n\
-    optim/total grad norm=4.100\n    throughput/device/TPS=52,428\n    throughput/total tokens=8,388,608\n    train/CE loss=10.41\n",
+2025-03-10 12:00:20.000\thost:0\tolmo_core.train.callbacks.console_logger:80\tINFO\t[step=1/1000,epoch=1,eta=1:20:00]\n    \
+optim/total grad norm=5.210\n    throughput/total tokens=4,194,304\n    train/CE loss=10.98\n\
+2025-03-10 12:00:25.000\thost:0\tolmo_core.train.callbacks.console_logger:80\tINFO\t[step=2/1000,epoch=1,eta=1:20:00]\n    \
+optim/total grad norm=4.100\n    throughput/device/TPS=52,428\n    throughput/total tokens=8,388,608\n    train/CE loss=10.41\n",
     recognises: |head| {
         head.text.lines().any(|line| step_of(line).is_some())
             && head.text.lines().any(|line| line.starts_with(' ') && line.contains("train/CE loss="))

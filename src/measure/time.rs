@@ -1,8 +1,18 @@
 //! Where the time of a run went: wall = productive + badput by category + unattributed, in whole
 //! microseconds, exactly.
+//!
+//! Compared with `ml-goodput-measurement` 0.2.3 on the same events (`tests/bench/ml_goodput.py`): equal for a
+//! training without interruption (99.01 %), with replayed steps (70.92 %; it counts the last step before the
+//! crash, whose end it does not know, as recovery) and with a slow first step (94.79 %). It finds a disruption
+//! only where a step is recorded twice, so an outage that is resumed at the next step counts as productive
+//! there: 99.64 % where 35.59 % is true. And what is recorded after the last step is no loss there (94.86 %
+//! with a last checkpoint, 93.46 % is true).
 
 use super::attempts::{Attempt, Busy, Row, Trace};
 use std::collections::BTreeMap;
+
+/// Step lines of a run from which its median step is taken for the usual one.
+const LINES_FOR_USUAL: usize = 5;
 
 /// What time was lost to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,12 +175,18 @@ pub fn split(trace: &Trace, tokens_per_step: Option<f64>, counts_time_between: b
             .map_or(i64::MAX, |row| row.after);
         kept_up_to[at - 1] = kept_up_to[at].min(own);
     }
+    let lines: usize = trace
+        .attempts
+        .iter()
+        .map(|attempt| attempt.rows.len())
+        .sum();
     for (at, attempt) in trace.attempts.iter().enumerate() {
         let mut splitter = Splitter {
             attempt,
             kept_up_to: kept_up_to[at],
             median: trace.median_step_micros.unwrap_or(0),
             tokens_per_step,
+            knows_usual: lines >= LINES_FOR_USUAL,
             spent: Spent::default(),
             done: Done::default(),
             inferred: &mut result.inferred,
@@ -199,6 +215,8 @@ struct Splitter<'a> {
     kept_up_to: i64,
     median: i64,
     tokens_per_step: Option<f64>,
+    /// Whether there are step lines enough to say how long a step usually takes.
+    knows_usual: bool,
     spent: Spent,
     done: Done,
     inferred: &'a mut Vec<String>,
@@ -214,9 +232,13 @@ impl Splitter<'_> {
     fn split(&mut self, has_clock: bool) {
         let attempt = self.attempt;
         let (true, Some(start), Some(end)) = (has_clock, attempt.start, attempt.end) else {
-            for row in &attempt.rows {
-                self.count(row, row.span_micros, row.span_micros.is_some());
+            for (number, row) in attempt.rows.iter().enumerate() {
+                let micros = row.span_micros.unwrap_or(0);
+                let micros = micros - self.warm_up(number, row, micros);
+                self.count(row, micros, row.span_micros.is_some());
             }
+            // Of a wall clock that nobody knows no part is known.
+            self.spent = Spent::default();
             return;
         };
         self.spent.wall = end - start;
@@ -268,7 +290,10 @@ impl Splitter<'_> {
                 .take_while(|segment| segment.start < at)
                 .map(|segment| segment.end.min(at) - segment.start.max(from))
                 .sum();
-            self.count(row, Some(at - from - taken), timed);
+            let micros = at - from - taken;
+            let warm_up = self.warm_up(number, row, micros);
+            self.spent.lose(Category::Compile, warm_up);
+            self.count(row, micros - warm_up, timed);
             before = at;
         }
         let accounted = self.spent.productive + self.spent.lost();
@@ -293,13 +318,33 @@ impl Splitter<'_> {
         }
     }
 
+    /// How much longer the first steps of a process took than is usual, where that is more than a step: nobody
+    /// recorded that they were compiled or warmed up.
+    fn warm_up(&mut self, number: usize, row: &Row, micros: i64) -> i64 {
+        let told = self
+            .attempt
+            .busy
+            .iter()
+            .any(|busy| busy.category == Category::Compile);
+        if number > 0 || told || !self.knows_usual {
+            return 0;
+        }
+        let over = micros - self.median.saturating_mul(row.steps());
+        if over <= self.median {
+            return 0;
+        }
+        self.infer(
+            "what the first step line of a process took beyond the median step is taken for compilation and warming up",
+        );
+        over
+    }
+
     /// Counts the steps of a row and the time that they took.
-    fn count(&mut self, row: &Row, micros: Option<i64>, timed: bool) {
+    fn count(&mut self, row: &Row, micros: i64, timed: bool) {
         let steps = row.steps();
         let replayed = (row.step - self.kept_up_to.max(row.after)).clamp(0, steps);
         let lost = row.lost_steps.min(steps - replayed);
         let useless = replayed + lost;
-        let micros = micros.unwrap_or(0);
         // Steps of one line are taken to be equally long; the remainder of the division is productive.
         let wasted = match steps {
             0 => 0,
@@ -574,6 +619,36 @@ mod tests {
                 ("custom", 5)
             ]
         );
+    }
+
+    #[test]
+    fn a_slow_first_step_that_nothing_explains_was_compiled() {
+        let with = |first: f64, more: &str| {
+            let mut text = more.to_string()
+                + &format!("{{\"ts\":{first},\"kind\":\"step\",\"step\":1,\"dur_s\":{first}}}\n");
+            for number in 2..=6 {
+                text += &step(first + 10.0 * (number - 1) as f64, number);
+            }
+            spent(&text).1
+        };
+        let split = with(50.0, "");
+        assert_eq!(seconds(&split, Category::Compile), 40.0);
+        assert_eq!(
+            split.spent.as_ref().map(|whole| whole.productive),
+            Some(60_000_000)
+        );
+        assert!(
+            split
+                .inferred
+                .iter()
+                .any(|said| said.contains("warming up"))
+        );
+        // Up to one step more is no sign of anything.
+        assert_eq!(seconds(&with(20.0, ""), Category::Compile), 0.0);
+        // Where the log tells of compiling it knows better.
+        let told = with(50.0, "{\"ts\":5,\"kind\":\"compile\",\"dur_s\":5}\n");
+        assert_eq!(seconds(&told, Category::Compile), 5.0);
+        assert_eq!(told.spent.map(|whole| whole.productive), Some(95_000_000));
     }
 
     #[test]

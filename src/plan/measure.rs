@@ -552,8 +552,8 @@ runs:
             "4:29: 'chip' must be",
             "4:51: 'peak_teraflops' must be",
             "8:23: unknown format 'megatorn'; did you mean 'megatron'?",
-            "9:23: 'logs' must name at least one file",
-            "9:44: 'tokens_per_step' must be a whole number",
+            "9:22: 'logs' must name at least one file",
+            "9:43: 'tokens_per_step' must be a whole number",
             "10:5: run 3 needs 'name', a text; add it",
             "10:47: unknown option 'los' of format 'wandb'; did you mean 'loss'?",
         ];

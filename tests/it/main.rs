@@ -8,6 +8,7 @@ mod contract;
 mod edits;
 mod estimators;
 mod faults;
+mod measure;
 mod memory;
 mod messages;
 mod models;
