@@ -1,6 +1,6 @@
 //! Times as logs write them, in microseconds since 1970.
 
-/// Seconds as whole microseconds, rounded; `None` for what is no number or beyond 290,000 years.
+/// Seconds as whole microseconds, rounded; `None` for what is no number or beyond 3,000 years.
 ///
 /// ```
 /// # use goodput::logs::micros_of_seconds;
@@ -9,7 +9,7 @@
 /// ```
 pub fn micros_of_seconds(seconds: f64) -> Option<i64> {
     let micros = (seconds * 1e6).round();
-    (micros.abs() < 9e18).then_some(micros as i64)
+    (micros.abs() < 1e17).then_some(micros as i64)
 }
 
 /// A time at the beginning of a text, such as `2026-03-10 12:34:56,789` or `2026-03-10T12:34:56.789Z`, and

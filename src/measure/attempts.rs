@@ -11,6 +11,10 @@ const SHORTEST_OUTAGE_MICROS: i64 = 60_000_000;
 const OUTAGE_STEPS: i64 = 10;
 /// Clocks of two machines may differ by so much, in microseconds.
 const CLOCK_SKEW_MICROS: i64 = 1_000_000;
+/// Beyond any clock, and so far below the largest number that sums of a few cannot overflow.
+pub(super) const LONGEST_MICROS: i64 = 100_000_000_000_000_000;
+/// Beyond any training.
+const LARGEST_STEP: i64 = 1_000_000_000_000_000;
 /// Lines that are named one by one of each kind of problem.
 const LINES_NAMED: usize = 5;
 
@@ -53,6 +57,8 @@ pub struct Row {
     pub lost_steps: i64,
     /// Token places, where known.
     pub tokens: Option<f64>,
+    /// Mean loss in nats a token, where the log says.
+    pub loss: Option<f64>,
 }
 
 impl Row {
@@ -411,6 +417,12 @@ impl Builder<'_> {
         for item in &items {
             let event = &item.event;
             let step = event.step.and_then(|step| i64::try_from(step).ok());
+            if event.step.is_some() && step.is_none_or(|step| step > LARGEST_STEP) {
+                let message =
+                    "the number of the step is beyond any training; correct or remove the line";
+                self.refuse(place(item), message.to_string());
+                continue;
+            }
             if let Span::Whole(span) | Span::PerStep(span) = event.span
                 && span < 0
             {
@@ -489,7 +501,9 @@ impl Builder<'_> {
         let span_micros = match event.span {
             Span::Unknown => None,
             Span::Whole(span) => Some(span),
-            Span::PerStep(span) => span.checked_mul(steps),
+            Span::PerStep(span) => span
+                .checked_mul(steps)
+                .filter(|span| *span < LONGEST_MICROS),
         };
         let lost_steps = match event.loss {
             Some(loss) if !loss.is_finite() => steps,
@@ -502,7 +516,10 @@ impl Builder<'_> {
             Tokens::PerStep(tokens) => Some(tokens as f64 * steps as f64),
             Tokens::Total(total) => self.since_before(Some(total as f64), after),
             Tokens::TotalSequences(sequences) => {
-                let tokens = self.known.sequence_tokens.map(|t| (t * sequences) as f64);
+                let tokens = self
+                    .known
+                    .sequence_tokens
+                    .map(|tokens| tokens as f64 * sequences as f64);
                 self.since_before(tokens, after)
             }
             Tokens::PerSecondPerChip(rate) => {
@@ -528,6 +545,7 @@ impl Builder<'_> {
             step,
             lost_steps,
             tokens,
+            loss: event.loss,
         };
         attempt.rows.push(row);
     }
@@ -642,7 +660,7 @@ impl Builder<'_> {
         for attempt in &self.trace.attempts {
             for pair in attempt.rows.windows(2) {
                 let (before, row) = (&pair[0], &pair[1]);
-                if row.steps() <= 10 * stride {
+                if row.steps() <= stride.saturating_mul(10) {
                     continue;
                 }
                 let clock = row
@@ -685,14 +703,14 @@ impl Builder<'_> {
         let mut cut = Vec::new();
         let mut found = 0;
         for mut attempt in std::mem::take(&mut self.trace.attempts) {
-            let mut from = 1;
-            while let Some((at, hole)) = first_silence(&attempt, from, median, shortest) {
-                found += 1;
-                let later = attempt.cut(at, hole);
-                cut.push(std::mem::replace(&mut attempt, later));
-                from = 1;
+            let holes = outages(&attempt, median, shortest);
+            found += holes.len();
+            let mut later: Vec<Attempt> = Vec::new();
+            for (at, hole) in holes.into_iter().rev() {
+                later.push(attempt.cut(at, hole));
             }
             cut.push(attempt);
+            cut.extend(later.into_iter().rev());
         }
         if found > 0 {
             let gaps = if found == 1 { "gap" } else { "gaps" };
@@ -760,6 +778,15 @@ impl Builder<'_> {
 }
 
 impl Attempt {
+    /// One of which nothing but its steps is known.
+    #[cfg(test)]
+    pub(super) fn of_rows(rows: Vec<Row>) -> Attempt {
+        Attempt {
+            rows,
+            ..Attempt::default()
+        }
+    }
+
     /// Cuts at a silence before the row `at`; what comes after it is returned.
     fn cut(&mut self, at: usize, (from, to): (i64, i64)) -> Attempt {
         let rows = self.rows.split_off(at);
@@ -788,43 +815,47 @@ impl Attempt {
     }
 }
 
-/// The first row from `from` before which nothing was heard for longer than `shortest`, and the silence.
-fn first_silence(
-    attempt: &Attempt,
-    from: usize,
-    median: i64,
-    shortest: i64,
-) -> Option<(usize, (i64, i64))> {
-    for (at, pair) in attempt.rows.windows(2).enumerate().skip(from - 1) {
+/// The rows before which nothing was heard for longer than `shortest`, each with the first such silence.
+fn outages(attempt: &Attempt, median: i64, shortest: i64) -> Vec<(usize, (i64, i64))> {
+    // When something is known to have happened: disjoint, in order.
+    let busy = attempt.busy.iter().map(|busy| (busy.start, busy.end));
+    let mut events: Vec<(i64, i64)> = busy
+        .chain(attempt.marks.iter().map(|&mark| (mark, mark)))
+        .collect();
+    events.sort_unstable();
+    let mut known: Vec<(i64, i64)> = Vec::with_capacity(events.len());
+    for (start, end) in events {
+        match known.last_mut().filter(|last| start <= last.1) {
+            Some(last) => last.1 = last.1.max(end),
+            None => known.push((start, end)),
+        }
+    }
+    let mut found = Vec::new();
+    for (at, pair) in attempt.rows.windows(2).enumerate() {
         let (Some(before), Some(end)) = (pair[0].at_micros, pair[1].at_micros) else {
             continue;
         };
-        let span = pair[1]
-            .span_micros
-            .unwrap_or(median.saturating_mul(pair[1].steps()));
-        let until = end - span;
+        let usual = || median.saturating_mul(pair[1].steps()).min(LONGEST_MICROS);
+        let until = end - pair[1].span_micros.unwrap_or_else(usual);
         if until - before <= shortest {
             continue;
         }
-        // What is known to have happened between.
-        let mut known: Vec<(i64, i64)> = attempt
-            .busy
+        let first = known.partition_point(|(_, end)| *end <= before);
+        let between = known[first..]
             .iter()
-            .map(|busy| (busy.start, busy.end))
-            .chain(attempt.marks.iter().map(|&mark| (mark, mark)))
-            .filter(|(start, end)| *end > before && *start < until)
-            .collect();
-        known.push((until, until));
-        known.sort_unstable();
+            .copied()
+            .take_while(|(start, _)| *start < until)
+            .chain([(until, until)]);
         let mut reached = before;
-        for (start, end) in known {
+        for (start, end) in between {
             if start - reached > shortest {
-                return Some((at + 1, (reached, start)));
+                found.push((at + 1, (reached, start)));
+                break;
             }
             reached = reached.max(end);
         }
     }
-    None
+    found
 }
 
 /// The usual distance of step lines inside a process, in steps; 1 where nobody knows.

@@ -8,10 +8,12 @@
 //!   unattributed, exactly.
 //! - `rate`: floating-point operations by named convention, MFU, HFU, expected ETTR, MTTF, the best
 //!   checkpoint interval. `published`: figures of papers, recomputed.
+//! - `join`: which rows and documents of the dataset the steps read.
 //! - `report`: all of it as JSON; `table`: for people.
 
 mod attempts;
 mod hardware;
+mod join;
 mod model;
 mod published;
 mod rate;
@@ -22,6 +24,7 @@ mod time;
 
 pub use attempts::{Attempt, Refusal, Row, Trace};
 pub use hardware::{CHIPS, Chip, Hardware};
+pub use join::{DocumentReport, JoinReport, PartReport, SpikeReport};
 pub use model::{CONVENTIONS, Convention, Model};
 pub use published::{PUBLISHED, Published};
 pub use rate::{Reliability, best_interval_days, expected_ettr, mttf_days, utilization};

@@ -1,6 +1,7 @@
 //! Logs in, a report out.
 
 use super::attempts::{Attempt, Known, Refusal, Trace, seconds, trace};
+use super::join::{JoinReport, join};
 use super::rate::impossible;
 use super::time::{Category, Done, Spent, split};
 use super::{
@@ -65,6 +66,9 @@ pub struct RunReport {
     /// The data that it read; absent without a dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataset: Option<DatasetReport>,
+    /// What the steps read of the dataset, if in order; absent without packed shards or tokens of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curriculum: Option<JoinReport>,
     /// The last finite training loss of the log, in nats a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_training_loss_nats: Option<f64>,
@@ -495,6 +499,7 @@ pub(super) fn run_report(
         ));
     }
     let done = &split.done;
+    let curriculum = curriculum(run, names, &trace, dataset.as_ref(), done, &mut warnings)?;
     let counting = done.steps - done.replayed_steps - done.lost_steps;
     let good = done.good_tokens * (counting - unsaved) as f64 / counting.max(1) as f64;
     let per_wall_second = |tokens: f64| {
@@ -552,6 +557,7 @@ pub(super) fn run_report(
             }
         }),
         tokens,
+        curriculum,
         last_training_loss_nats: trace.last_loss,
         evaluations: trace.evaluations.clone(),
         bad_lines,
@@ -683,11 +689,7 @@ fn refuse_other_data(
                 ),
             );
         }
-        let per_step = run.tokens_per_step.or_else(|| {
-            let counted = trace.tokens_per_step.filter(|_| trace.tokens_are_counts);
-            counted.map(|tokens| tokens.round() as u64)
-        });
-        if let Some(tokens) = per_step {
+        if let Some(tokens) = counted_tokens(run, trace) {
             if let Some(row) = dataset
                 .row_positions
                 .filter(|&row| row > 0 && tokens % row != 0)
@@ -703,7 +705,7 @@ fn refuse_other_data(
                     ),
                 );
             }
-            let read = distinct_steps(trace) as u64 * tokens;
+            let read = (distinct_steps(trace).max(0) as u64).saturating_mul(tokens);
             let most = dataset.positions.saturating_mul(dataset.epochs);
             // The last step may be filled up from the beginning.
             if read >= most.saturating_add(tokens) {
@@ -730,6 +732,37 @@ fn refuse_other_data(
         true => Ok(()),
         false => Err(refusals),
     }
+}
+
+/// Tokens of a step, where they are given or counted by the log.
+fn counted_tokens(run: &RunRequest, trace: &Trace) -> Option<u64> {
+    run.tokens_per_step.or_else(|| {
+        let counted = trace.tokens_per_step.filter(|_| trace.tokens_are_counts);
+        counted.map(|tokens| tokens.round() as u64)
+    })
+}
+
+/// What the steps read, where rows are of one length and a step's tokens are known.
+fn curriculum(
+    run: &RunRequest,
+    names: &[String],
+    trace: &Trace,
+    dataset: Option<&Dataset>,
+    done: &Done,
+    warnings: &mut Vec<String>,
+) -> Result<Option<JoinReport>, Vec<Refusal>> {
+    let Some(dataset) = dataset.filter(|dataset| !dataset.shards.is_empty()) else {
+        return Ok(None);
+    };
+    let (Some(row), Some(tokens)) = (dataset.row_positions, counted_tokens(run, trace)) else {
+        let what = match dataset.row_positions {
+            None => "the rows of the dataset are not packed to one length",
+            Some(_) => "neither the log nor 'tokens_per_step' counts the tokens of a step",
+        };
+        warnings.push(format!("steps are not joined with documents: {what}"));
+        return Ok(None);
+    };
+    join(trace, names, dataset, row, tokens, done.replayed_steps).map_err(|refusal| vec![refusal])
 }
 
 fn rate(
@@ -1011,6 +1044,8 @@ mod tests {
             row_positions: row,
             data_goodput: Some(0.5),
             epochs: 1,
+            rows: 0,
+            shards: Vec::new(),
         })
     }
 

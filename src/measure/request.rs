@@ -54,6 +54,8 @@ pub struct DatasetRequest {
     pub path: PathBuf,
     /// How often a run may have read it.
     pub epochs: u64,
+    /// Whether its shards are read, to join steps with documents.
+    pub reads_shards: bool,
 }
 
 /// What is known of an output folder.
@@ -71,6 +73,10 @@ pub struct Dataset {
     pub data_goodput: Option<f64>,
     /// How often a run may have read it.
     pub epochs: u64,
+    /// Rows of all shards.
+    pub rows: u64,
+    /// Its shards, in the order of the curriculum; none where they are not to be read.
+    pub shards: Vec<PathBuf>,
 }
 
 impl Dataset {
@@ -92,7 +98,18 @@ impl Dataset {
             "none" => None,
             _ => manifest.pack.parameters["sequence_tokens"].as_u64(),
         };
+        let shards = manifest
+            .files
+            .iter()
+            .filter(|file| file.path.starts_with("shards/"));
+        let mut shards: Vec<PathBuf> = shards.map(|file| request.path.join(&file.path)).collect();
+        shards.sort();
+        if !request.reads_shards {
+            shards.clear();
+        }
         Ok(Dataset {
+            rows: manifest.totals.rows,
+            shards,
             path: request.path.clone(),
             name: manifest.checksum,
             positions: manifest.totals.positions,

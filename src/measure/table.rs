@@ -1,12 +1,16 @@
 //! The report for people.
 
 use super::report::duration;
-use super::{Category, PUBLISHED, Report, RunReport, TimeReport};
+use super::{Category, JoinReport, PUBLISHED, Report, RunReport, TimeReport};
 use crate::audit::grouped;
 use std::fmt::Write;
 
 /// Attempts that a table lists.
 const ATTEMPTS_SHOWN: usize = 20;
+/// Sources that a part of the steps lists.
+const SOURCES_SHOWN: usize = 4;
+/// Documents that a loss spike lists.
+const DOCUMENTS_SHOWN: usize = 5;
 /// Bad lines that a table lists.
 const BAD_LINES_SHOWN: usize = 5;
 
@@ -220,6 +224,9 @@ fn run_table(out: &mut String, run: &RunReport, shown: &dyn Fn(&str) -> String) 
             ),
         );
     }
+    if let Some(curriculum) = &run.curriculum {
+        curriculum_table(out, curriculum, shown);
+    }
     for (split, (step, loss)) in &run.evaluations {
         line(
             out,
@@ -261,6 +268,72 @@ fn time_table(out: &mut String, time: &TimeReport) {
         }
     }
     row("- unattributed", time.unattributed_microseconds);
+}
+
+fn curriculum_table(out: &mut String, it: &JoinReport, shown: &dyn Fn(&str) -> String) {
+    let rows = if it.rows_per_step == 1 { "row" } else { "rows" };
+    line(
+        out,
+        "what the steps read, if in order",
+        &format!(
+            "{} {rows} a step; {} positions read again after restarts",
+            grouped(it.rows_per_step),
+            grouped(it.positions_read_again)
+        ),
+    );
+    for part in &it.parts {
+        let share = |tokens: u64, of: u64| match of {
+            0 => 0.0,
+            of => 100.0 * tokens as f64 / of as f64,
+        };
+        let useful = part
+            .mean_usefulness
+            .map_or(String::new(), |mean| format!("  usefulness {mean:.4}"));
+        let mut sources: Vec<(&String, &u64)> = part.tokens_by_source.iter().collect();
+        sources.sort_by_key(|(_, tokens)| std::cmp::Reverse(**tokens));
+        let named: Vec<String> = sources
+            .iter()
+            .take(SOURCES_SHOWN)
+            .map(|(source, tokens)| {
+                format!("{} {:.1} %", shown(source), share(**tokens, part.tokens))
+            })
+            .collect();
+        let more = match sources.len().saturating_sub(SOURCES_SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let _ = writeln!(
+            out,
+            "    steps {} to {}: {} tokens  {:.2} % padding  {:.2} % repeated{useful}  {}{more}",
+            part.first_step,
+            part.last_step,
+            grouped(part.tokens),
+            share(part.padding, part.positions),
+            share(part.repeated_tokens, part.tokens),
+            named.join(", ")
+        );
+    }
+    for spike in &it.loss_spikes {
+        let _ = writeln!(
+            out,
+            "  loss spike at {} (steps {} to {}): {:.4} where {:.4} is usual; {} documents were read, the largest:",
+            shown(&spike.line),
+            spike.first_step,
+            spike.last_step,
+            spike.loss_nats,
+            spike.usual_loss_nats,
+            grouped(spike.documents)
+        );
+        for document in spike.largest_documents.iter().take(DOCUMENTS_SHOWN) {
+            let _ = writeln!(
+                out,
+                "    {}  source {}  {} tokens",
+                shown(&document.doc_id),
+                shown(&document.source),
+                grouped(document.tokens)
+            );
+        }
+    }
 }
 
 fn attempts_table(out: &mut String, run: &RunReport, shown: &dyn Fn(&str) -> String) {

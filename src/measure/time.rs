@@ -8,7 +8,7 @@
 //! there: 99.64 % where 35.59 % is true. And what is recorded after the last step is no loss there (94.86 %
 //! with a last checkpoint, 93.46 % is true).
 
-use super::attempts::{Attempt, Busy, Row, Trace};
+use super::attempts::{Attempt, Busy, LONGEST_MICROS, Row, Trace};
 use std::collections::BTreeMap;
 
 /// Step lines of a run from which its median step is taken for the usual one.
@@ -271,7 +271,7 @@ impl Splitter<'_> {
                     (before, true)
                 }
                 None => {
-                    let usual = self.median.saturating_mul(row.steps());
+                    let usual = self.median.saturating_mul(row.steps()).min(LONGEST_MICROS);
                     if start < at {
                         self.infer("the first steps of a process are taken to have lasted as long as the median step");
                     }
@@ -329,7 +329,8 @@ impl Splitter<'_> {
         if number > 0 || told || !self.knows_usual {
             return 0;
         }
-        let over = micros - self.median.saturating_mul(row.steps());
+        let usual = self.median.saturating_mul(row.steps()).min(LONGEST_MICROS);
+        let over = micros - usual;
         if over <= self.median {
             return 0;
         }

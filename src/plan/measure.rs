@@ -88,6 +88,12 @@ const DATASET: &[OptionSpec] = &[
         default: Some("1"),
         doc: "How often a run may have read it; a log with more tokens is refused",
     },
+    OptionSpec {
+        name: "read_shards",
+        kind: Kind::Bool,
+        default: Some("true"),
+        doc: "Whether the shards are read, to say which documents, sources and usefulness the steps read",
+    },
 ];
 
 /// The sections that hold for every run, or stand in a run and hold for that one instead.
@@ -426,6 +432,7 @@ impl Checker<'_> {
                     found.dataset = Some(DatasetRequest {
                         path: PathBuf::from(options.text("path")),
                         epochs: options.integer("epochs"),
+                        reads_shards: options.flag("read_shards"),
                     });
                     None
                 }

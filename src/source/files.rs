@@ -397,7 +397,12 @@ fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>, SourceError> {
         path: folder.to_path_buf(),
         source,
     };
-    let entries = match fs::read_dir(folder) {
+    // The current folder is an empty path here.
+    let named = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    let entries = match fs::read_dir(named) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());

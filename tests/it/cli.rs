@@ -588,7 +588,14 @@ fn folder_text(folder: &Folder) -> String {
 
 // ---- Schemas ------------------------------------------------------------------------------
 
-const SCHEMAS: [&str; 5] = ["pipeline", "shard", "audit", "manifest", "calibration"];
+const SCHEMAS: [&str; 6] = [
+    "pipeline",
+    "shard",
+    "audit",
+    "manifest",
+    "calibration",
+    "measure",
+];
 
 #[test]
 fn the_schemas_in_the_repository_are_those_of_the_program() {

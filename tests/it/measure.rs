@@ -165,7 +165,7 @@ fn a_log_of_another_dataset_is_refused() {
     folder.write("wrong.jsonl", &(start("0123") + &steps));
     folder
         .goodput(&["measure", "--log", "wrong.jsonl", "--dataset", "out"])
-        .refuses(&["wrong.jsonl:1: reads dataset 0123, but out is", name]);
+        .refuses(&["wrong.jsonl:1: reads dataset 0123, but ./out is", name]);
     folder.write("odd.jsonl", &(step(10, 1, 100) + &step(20, 2, 100)));
     folder
         .goodput(&["measure", "--log", "odd.jsonl", "--dataset", "out"])
@@ -186,6 +186,95 @@ fn a_log_of_another_dataset_is_refused() {
     folder
         .goodput(&["measure", "--log", "odd.jsonl", "--dataset", "absent"])
         .refuses(&["absent/manifest.json"]);
+}
+
+#[test]
+fn steps_are_joined_with_the_documents_they_read() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(7);
+    let texts: Vec<String> = (0..60).map(|_| numbers.words(20)).collect();
+    folder.documents("in.jsonl", &texts);
+    folder.documents(
+        "more.jsonl",
+        &texts[..10]
+            .iter()
+            .map(|text| format!("{text} more"))
+            .collect::<Vec<_>>(),
+    );
+    folder.pipeline(
+        "inputs:\n  - { path: in.jsonl, source: web }\n  - { path: more.jsonl, source: docs }\n\
+         order: { strategy: shuffle }\npack: { method: concat, sequence_tokens: 64 }\n",
+    );
+    assert_eq!(
+        folder.goodput(&["run", "p.yaml", "--progress", "off"]).code,
+        Some(0)
+    );
+    let rows = folder.out("out").rows();
+    assert!(rows.len() > 60, "{}", rows.len());
+    // Two rows a step; 24 steps, of which 21 to 24 are done again; the loss jumps at step 20.
+    let line = |ts: u64, number: u64| {
+        step(ts, number, 128).replace("2.5", if number == 20 { "7.5" } else { "2.5" })
+    };
+    let mut log: String = (1..=24).map(|number| line(10 * number, number)).collect();
+    log += "{\"ts\":240,\"kind\":\"ckpt_restore\",\"step\":20}\n";
+    log.extend((21..=30).map(|number| line(250 + 10 * (number - 21), number)));
+    folder.write("train.jsonl", &log);
+    let report = measured(&folder, &["--log", "train.jsonl", "--dataset", "out"]);
+    let joined = &report["runs"][0]["curriculum"];
+    assert_eq!(
+        (&joined["rows_per_step"], &joined["positions_read_again"]),
+        (&Value::from(2), &Value::from(4 * 128))
+    );
+    let parts = joined["parts"].as_array().expect("parts");
+    assert_eq!(parts.len(), 10);
+    for (at, part) in parts.iter().enumerate() {
+        assert_eq!(part["first_step"], 3 * at + 1);
+        // Three steps of two rows.
+        let read = &rows[6 * at..6 * at + 6];
+        let mut by_source = std::collections::BTreeMap::<&str, u64>::new();
+        for segment in read.iter().flat_map(|row| &row.segments) {
+            *by_source.entry(&segment.source).or_default() +=
+                u64::from(segment.tokens.expect("packed"));
+        }
+        assert_eq!(part["tokens_by_source"], serde_json::json!(by_source));
+        let special: u32 = read.iter().map(|row| row.special_tokens).sum();
+        assert_eq!(
+            (&part["positions"], &part["special_tokens"]),
+            (&Value::from(384), &Value::from(special))
+        );
+    }
+    // Step 20 reads rows 38 and 39.
+    let spikes = joined["loss_spikes"].as_array().expect("spikes");
+    assert_eq!(spikes.len(), 1, "{spikes:?}");
+    assert_eq!(
+        (&spikes[0]["line"], &spikes[0]["first_step"]),
+        (&Value::from("train.jsonl:20"), &Value::from(20))
+    );
+    let mut expected: Vec<&str> = rows[38..40]
+        .iter()
+        .flat_map(|row| &row.segments)
+        .map(|s| s.doc_id.as_str())
+        .collect();
+    expected.sort_unstable();
+    expected.dedup();
+    let documents = spikes[0]["largest_documents"]
+        .as_array()
+        .expect("documents");
+    let mut named: Vec<&str> = documents
+        .iter()
+        .map(|d| d["doc_id"].as_str().expect("an id"))
+        .collect();
+    named.sort_unstable();
+    assert_eq!(named, expected);
+    let table = folder.goodput(&["measure", "--log", "train.jsonl", "--dataset", "out"]);
+    for part in [
+        "what the steps read",
+        "steps 1 to 3:",
+        "loss spike at",
+        expected[0],
+    ] {
+        assert!(table.stdout.contains(part), "{part} in\n{}", table.stdout);
+    }
 }
 
 #[test]
