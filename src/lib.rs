@@ -29,7 +29,8 @@
 //!   [`order`]: strategies. [`pack`]: documents to rows. Each has a table; a new entry is one file and
 //!   one line in it.
 //! - [`shard`]: the files that leave. [`audit`]: the ledger.
-//! - [`plan`]: the pipeline file, checked whole before any data are read.
+//! - [`logs`]: training logs to events, one file per format. [`measure`]: goodput from them: time, rate, cost.
+//! - [`plan`]: the pipeline file and the measure file, checked whole before any data are read.
 //! - [`engine`]: phases, workers, memory, resuming, `verify`.
 //! - [`cli`]: a file for each command. [`terminal`]: the only room that prints.
 //!
@@ -51,6 +52,8 @@ pub mod cli;
 pub mod contained;
 pub mod dedupe;
 pub mod engine;
+pub mod logs;
+pub mod measure;
 pub mod order;
 pub mod pack;
 pub mod plan;

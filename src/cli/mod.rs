@@ -6,6 +6,7 @@ mod check;
 mod fit;
 mod inspect;
 mod inspect_html;
+mod measure;
 mod run;
 mod schema;
 mod stages;
@@ -45,6 +46,7 @@ enum Command {
     Audit(audit::Audit),
     Verify(verify::Verify),
     Inspect(inspect::Inspect),
+    Measure(measure::Measure),
     Calibrate(calibrate::Calibrate),
     Stages(stages::Stages),
     Schema(schema::Schema),
@@ -103,6 +105,7 @@ pub fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Audit(audit) => audit.run(),
         Command::Verify(verify) => verify.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Measure(measure) => measure.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
         Command::Stages(stages) => stages.run(),
         Command::Schema(schema) => schema.run(),

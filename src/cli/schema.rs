@@ -3,7 +3,7 @@
 use super::CliError;
 use crate::terminal;
 
-/// Print a JSON Schema: of pipeline files, shard rows, the ledger, the manifest or calibrations.
+/// Print a JSON Schema: of pipeline files, shard rows, the ledger, the manifest, calibrations or measure files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -11,7 +11,7 @@ Examples:
   goodput schema audit")]
 pub struct Schema {
     /// Which schema.
-    #[arg(value_parser = ["pipeline", "shard", "audit", "manifest", "calibration"])]
+    #[arg(value_parser = ["pipeline", "shard", "audit", "manifest", "calibration", "measure"])]
     name: String,
 }
 
@@ -33,6 +33,7 @@ pub fn schema(name: &str) -> Option<String> {
         "audit" => crate::audit::schema(),
         "manifest" => crate::shard::manifest_schema(),
         "calibration" => crate::shard::calibration_schema(),
+        "measure" => crate::plan::measure_schema(),
         _ => return None,
     };
     Some(format!("{schema:#}\n"))

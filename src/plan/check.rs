@@ -67,23 +67,30 @@ pub(super) fn check(
     match plan {
         Some(plan) if found.is_empty() => Ok(plan),
         _ => {
-            found.sort_by_key(|(mark, _)| *mark);
-            let problems = found.into_iter().map(|(mark, message)| {
-                let set = (mark.origin as usize)
-                    .checked_sub(1)
-                    .and_then(|index| changes.set.get(index));
-                let file =
-                    set.map_or_else(|| path.display().to_string(), |set| format!("--set {set}"));
-                Problem {
-                    file,
-                    line: mark.line,
-                    column: mark.column,
-                    message,
-                }
-            });
-            Err(Problems(problems.collect()))
+            let label = |set: usize| Some(format!("--set {}", changes.set.get(set)?));
+            Err(listed(found, path, &label))
         }
     }
+}
+
+/// Problems in the order of the file, each with its place. `label` names what the n-th change of the command
+/// line, from 0, is called.
+pub(super) fn listed(
+    mut found: Vec<(Mark, String)>,
+    path: &Path,
+    label: &dyn Fn(usize) -> Option<String>,
+) -> Problems {
+    found.sort_by_key(|(mark, _)| *mark);
+    let problems = found.into_iter().map(|(mark, message)| {
+        let change = (mark.origin as usize).checked_sub(1).and_then(label);
+        Problem {
+            file: change.unwrap_or_else(|| path.display().to_string()),
+            line: mark.line,
+            column: mark.column,
+            message,
+        }
+    });
+    Problems(problems.collect())
 }
 
 pub(super) struct Checker<'a> {
@@ -1162,7 +1169,7 @@ impl Checker<'_> {
     }
 
     /// An option's own check, at the option's place.
-    fn judge(&mut self, error: Option<OptionError>, walked: &Walked) {
+    pub(super) fn judge(&mut self, error: Option<OptionError>, walked: &Walked) {
         if let Some(OptionError {
             option,
             must_be,

@@ -8,6 +8,7 @@
 mod check;
 mod filled;
 pub mod global;
+mod measure;
 mod nearest;
 mod overrides;
 mod problem;
@@ -22,9 +23,10 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub use measure::{Flag, load_measure, measure_of_flags};
 pub use nearest::nearest;
 pub use problem::{Problem, Problems};
-pub use schema::pipeline_schema;
+pub use schema::{measure_schema, pipeline_schema};
 pub use tables::{StageSpec, Tables, stage_specs};
 
 use crate::dedupe::Unit;
@@ -306,7 +308,7 @@ fn load_with(
     tables: &Tables,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Plan, Problems> {
-    let text = read(path).map_err(|(line, column, message)| {
+    let text = read(path, "pipeline").map_err(|(line, column, message)| {
         Problems(vec![Problem {
             file: path.display().to_string(),
             line,
@@ -317,16 +319,17 @@ fn load_with(
     check::check(path, &text, overrides, tables, variable)
 }
 
-/// The file's text; else line, column and what is wrong.
-fn read(path: &Path) -> Result<String, (u32, u32, String)> {
+/// The file's text; else line, column and what is wrong. `what` is the schema that describes such a file.
+fn read(path: &Path, what: &str) -> Result<String, (u32, u32, String)> {
     let unreadable = |error: std::io::Error| {
         let message = match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                "no such file; name an existing pipeline file ('goodput schema pipeline' describes what stands in one)"
-                    .to_string()
+            std::io::ErrorKind::NotFound => format!(
+                "no such file; name an existing {what} file ('goodput schema {what}' describes what stands in one)"
+            ),
+            std::io::ErrorKind::IsADirectory => format!("is a folder; name the {what} file in it"),
+            std::io::ErrorKind::PermissionDenied => {
+                "may not be read; give yourself the right to read it".to_string()
             }
-            std::io::ErrorKind::IsADirectory => "is a folder; name the pipeline file in it".to_string(),
-            std::io::ErrorKind::PermissionDenied => "may not be read; give yourself the right to read it".to_string(),
             _ => format!("cannot be read: {error}"),
         };
         (0, 0, message)
@@ -338,7 +341,7 @@ fn read(path: &Path) -> Result<String, (u32, u32, String)> {
         .map_err(unreadable)?;
     if bytes.len() as u64 > LARGEST_FILE_BYTES {
         let message = format!(
-            "is larger than {} MiB; is it a pipeline file",
+            "is larger than {} MiB; is it a {what} file",
             LARGEST_FILE_BYTES >> 20
         );
         return Err((0, 0, message));

@@ -3,7 +3,7 @@
 use super::sections;
 use super::tables::Tables;
 use super::yaml::{Node, Shape, parse};
-use super::{global, scalar};
+use super::{global, measure, scalar};
 use crate::record::{Kind, OptionSpec, Spec};
 use serde_json::{Map, Value as Json, json};
 
@@ -16,10 +16,7 @@ pub fn pipeline_schema() -> Json {
 }
 
 fn schema(tables: &Tables) -> Json {
-    let mut writer = Writer {
-        definitions: Map::new(),
-        families: Vec::new(),
-    };
+    let mut writer = Writer::new();
     let mut properties = Map::new();
     for option in sections::HEAD {
         properties.insert(option.name.to_string(), writer.option(option));
@@ -46,26 +43,7 @@ fn schema(tables: &Tables) -> Json {
     for (name, doc) in sections::TOP_KEYS {
         properties[*name] = described(properties[*name].take(), doc);
     }
-    writer.definitions.insert(
-        "variable".to_string(),
-        json!({ "type": "string", "pattern": "\\$\\{[^}]*\\}" }),
-    );
-    writer.definitions.insert(
-        "written_number".to_string(),
-        json!({
-            "description": "A number with '_' between digits or an exponent, which some readers of YAML take for a text",
-            "type": "string",
-            "pattern": "^[+-]?([0-9]+(_[0-9]+)+(\\.[0-9]+)?|[0-9]+(\\.[0-9]+)?[eE][+-]?[0-9]+)$"
-        }),
-    );
-    writer.definitions.insert(
-        "size".to_string(),
-        json!({
-            "description": "A whole number with a unit, such as 64MiB",
-            "type": "string",
-            "pattern": "^[0-9]+(_[0-9]+)* *([KMGT]iB|[kKMGT]?B)$"
-        }),
-    );
+    let definitions = writer.finish();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "goodput pipeline",
@@ -73,8 +51,34 @@ fn schema(tables: &Tables) -> Json {
         "properties": properties,
         "required": ["version", "name", "seed", "inputs", "tokenizer", "output"],
         "additionalProperties": false,
-        "$defs": writer.definitions,
+        "$defs": definitions,
     })
+}
+
+/// The JSON Schema (draft 2020-12) of a measure file, as [`pipeline_schema`].
+pub fn measure_schema() -> Json {
+    let mut writer = Writer::new();
+    let sections: Vec<(&str, Json)> = measure::SECTIONS
+        .iter()
+        .map(|(name, doc, options)| (*name, described(writer.object(options, None), doc)))
+        .collect();
+    let mut run = writer.object(measure::RUN, None);
+    let mut whole = writer.object(measure::HEAD, None);
+    for (name, section) in &sections {
+        run["properties"][*name] = section.clone();
+        whole["properties"][*name] = section.clone();
+    }
+    whole["properties"]["runs"] = described(
+        json!({ "type": "array", "minItems": 1, "items": run }),
+        measure::RUNS_DOC,
+    );
+    if let Some(required) = whole["required"].as_array_mut() {
+        required.push(json!("runs"));
+    }
+    whole["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    whole["title"] = json!("goodput measure");
+    whole["$defs"] = Json::Object(writer.finish());
+    whole
 }
 
 struct Writer {
@@ -84,6 +88,38 @@ struct Writer {
 }
 
 impl Writer {
+    fn new() -> Writer {
+        Writer {
+            definitions: Map::new(),
+            families: Vec::new(),
+        }
+    }
+
+    /// The definitions, with those that every file has.
+    fn finish(mut self) -> Map<String, Json> {
+        self.definitions.insert(
+            "variable".to_string(),
+            json!({ "type": "string", "pattern": "\\$\\{[^}]*\\}" }),
+        );
+        self.definitions.insert(
+            "written_number".to_string(),
+            json!({
+                "description": "A number with '_' between digits or an exponent, which some readers of YAML take for a text",
+                "type": "string",
+                "pattern": "^[+-]?([0-9]+(_[0-9]+)+(\\.[0-9]+)?|[0-9]+(\\.[0-9]+)?[eE][+-]?[0-9]+)$"
+            }),
+        );
+        self.definitions.insert(
+            "size".to_string(),
+            json!({
+                "description": "A whole number with a unit, such as 64MiB",
+                "type": "string",
+                "pattern": "^[0-9]+(_[0-9]+)* *([KMGT]iB|[kKMGT]?B)$"
+            }),
+        );
+        self.definitions
+    }
+
     /// A mapping of options; `named` adds the key that names a choice.
     fn object(&mut self, options: &'static [OptionSpec], named: Option<(&str, &str)>) -> Json {
         let mut properties = Map::new();
@@ -319,6 +355,18 @@ mod tests {
             committed == pipeline_schema(),
             "schemas/pipeline.schema.json is not what the tables say; renew it: \
              goodput schema pipeline > schemas/pipeline.schema.json"
+        );
+    }
+
+    #[test]
+    fn the_committed_measure_schema_is_that_of_the_tables() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/measure.schema.json");
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        let committed: Json = serde_json::from_str(&committed).unwrap_or(Json::Null);
+        assert!(
+            committed == measure_schema(),
+            "schemas/measure.schema.json is not what the tables say; renew it: \
+             goodput schema measure > schemas/measure.schema.json"
         );
     }
 

@@ -500,7 +500,7 @@ impl Checker<'_> {
         let path = self.base.join(replace_home(written, self.home.as_deref()));
         let path = path.into_os_string().into_string().ok();
         if path.is_none() {
-            let message = "the name of the pipeline file's folder is not valid UTF-8; rename it";
+            let message = "the name of this file's folder is not valid UTF-8; rename it";
             self.problem(mark, message);
         }
         path

@@ -56,12 +56,12 @@ pub(super) struct Entry {
 /// A problem before its file name is known.
 pub(super) type Found = (Mark, String);
 
-const ALIASES: &str = "anchors and aliases (&name, *name) are not accepted in a pipeline file; write the value out, \
+const ALIASES: &str = "anchors and aliases (&name, *name) are not accepted here; write the value out, \
                        and put a text that begins with '*' or '&', such as a glob, in quotes";
-const TAGS: &str = "tags (!name) are not accepted in a pipeline file; put a text that begins with '!', such as a \
+const TAGS: &str = "tags (!name) are not accepted here; put a text that begins with '!', such as a \
                     glob that excludes, in quotes";
 const UNPRINTABLE: &str = "an unprintable character stands here; remove it";
-const TOO_DEEP: &str = "the nesting is too deep for a pipeline file; is a bracket left open";
+const TOO_DEEP: &str = "the nesting is too deep; is a bracket left open";
 
 /// The tree of `text`; `None` where it holds nothing or breaks off, which `found` then explains.
 pub(super) fn parse(text: &str, origin: u32, found: &mut Vec<Found>) -> Option<Node> {
@@ -107,7 +107,7 @@ pub(super) fn parse(text: &str, origin: u32, found: &mut Vec<Found>) -> Option<N
             Event::DocumentStart(_) => {
                 documents += 1;
                 if documents == 2 {
-                    let message = "a second YAML document begins here; a pipeline file holds one: remove the '---', \
+                    let message = "a second YAML document begins here; the file holds one: remove the '---', \
                                    or move what follows to a file of its own";
                     found.push((at, message.to_string()));
                     break;

@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "run",
     "check",
     "audit",
     "verify",
     "inspect",
+    "measure",
     "calibrate",
     "stages",
     "schema",
@@ -587,7 +588,14 @@ fn folder_text(folder: &Folder) -> String {
 
 // ---- Schemas ------------------------------------------------------------------------------
 
-const SCHEMAS: [&str; 5] = ["pipeline", "shard", "audit", "manifest", "calibration"];
+const SCHEMAS: [&str; 6] = [
+    "pipeline",
+    "shard",
+    "audit",
+    "manifest",
+    "calibration",
+    "measure",
+];
 
 #[test]
 fn the_schemas_in_the_repository_are_those_of_the_program() {

@@ -11,6 +11,7 @@ mod estimators;
 mod faults;
 mod fuzz;
 mod hostile;
+mod measure;
 mod memory;
 mod messages;
 mod models;

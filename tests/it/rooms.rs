@@ -53,6 +53,12 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
         &["record", "algo", "spill", "order"],
         "takes its documents in the order's items",
     ),
+    ("logs", &["record"], "training logs to events"),
+    (
+        "measure",
+        &["record", "source", "logs", "shard", "audit"],
+        "adds up what logs say; globs, manifest and ledger are read elsewhere",
+    ),
     (
         "plan",
         &[
@@ -65,6 +71,8 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
             "score",
             "order",
             "pack",
+            "logs",
+            "measure",
         ],
         "knows every table of names and options",
     ),
@@ -105,6 +113,8 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
             "engine",
             "audit",
             "shard",
+            "logs",
+            "measure",
             "terminal",
         ],
         "explains the tables of options and shows tokens as text",
@@ -308,6 +318,8 @@ fn no_clock_where_results_are_made() {
         "spill",
         "plan",
         "tokenizer",
+        "logs",
+        "measure",
     ];
     let words = ["std::time", "Instant", "SystemTime"];
     assert_eq!(
@@ -392,7 +404,14 @@ fn only_shard_names_a_column_of_the_output() {
 
 #[test]
 fn no_entry_of_a_table_names_another_entry() {
-    let tables: [(&str, Vec<&str>); 4] = [
+    let tables: [(&str, Vec<&str>); 5] = [
+        (
+            "logs",
+            goodput::logs::TABLE
+                .iter()
+                .map(|kind| kind.spec.name)
+                .collect(),
+        ),
         (
             "stages",
             goodput::stages::TABLE
