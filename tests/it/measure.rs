@@ -33,7 +33,7 @@ fn measured(folder: &Folder, arguments: &[&str]) -> Value {
 #[test]
 fn an_outage_without_replayed_steps_is_found_by_file_and_by_flags() {
     let folder = Folder::new();
-    folder.write("train.jsonl", &with_outage());
+    folder.write("train.jsonl", with_outage());
     folder.write(
         "measure.yaml",
         "version: 1\nname: golden\nmodel: { parameters: 1e9, flop_convention: six_n }\n\
