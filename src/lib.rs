@@ -31,7 +31,7 @@
 //! - [`shard`]: the files that leave. [`audit`]: the ledger.
 //! - [`plan`]: the pipeline file, checked whole before any data are read.
 //! - [`engine`]: phases, workers, memory, resuming, `verify`.
-//! - [`cli`]: a file for each command. [`terminal`]: the only room that prints.
+//! - [`cli`]: a file for each command. [`terminal`]: the only room that prints; progress, the log of a run, metrics.
 //!
 //! # What holds throughout
 //!
