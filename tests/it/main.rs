@@ -17,6 +17,7 @@ mod models;
 mod near;
 mod pipelines;
 mod releases;
+mod reporting;
 mod robustness;
 mod rooms;
 mod same_bytes;
