@@ -408,7 +408,9 @@ fn nothing_of_the_machine_stands_in_what_is_written() {
     let whole = zstd_of(&line("a text in a file that is cut off"));
     other.write("elsewhere-q7xw/a/cut.jsonl.zst", &whole[..whole.len() - 4]);
     folder.write("web/in2.jsonl", &good);
-    folder.documents("good.jsonl", &["some good words stand here for once"; 4]);
+    let mut numbers = Numbers(74);
+    let words: Vec<String> = (0..20).map(|_| numbers.words(30)).collect();
+    folder.documents("good.jsonl", &words);
     folder.pipeline(
         "inputs:\n  - { path: \"${PLACE}/a/*.jsonl*\", source: a }\n  - { path: web/*.jsonl, source: web }\n\
          stages:\n  - length: { min_tokens: 10 }\n  - exact_dedupe: { write_index: true }\n  \
