@@ -32,7 +32,7 @@
 //! - [`logs`]: training logs to events, one file per format. [`measure`]: goodput from them: time, rate, cost.
 //! - [`plan`]: the pipeline file and the measure file, checked whole before any data are read.
 //! - [`engine`]: phases, workers, memory, resuming, `verify`.
-//! - [`cli`]: a file for each command. [`terminal`]: the only room that prints.
+//! - [`cli`]: a file for each command. [`terminal`]: the only room that prints; progress, the log of a run, metrics.
 //!
 //! # What holds throughout
 //!

@@ -4,11 +4,11 @@ use super::ledger::share;
 use super::table::{grouped, quoted};
 use super::{Audit, Identity};
 use crate::algo::quantise::certain;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Documents and their tokens, each document's once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// Documents.
     pub documents: u64,
@@ -25,7 +25,7 @@ impl Amount {
 }
 
 /// A figure that is known up to what rounding hides; both are equal where it is exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds<T> {
     /// The smallest that it can be.
     pub at_least: T,
@@ -34,7 +34,7 @@ pub struct Bounds<T> {
 }
 
 /// What the threshold says of one source.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceThreshold {
     /// Name in the pipeline file.
     pub source: String,
@@ -50,7 +50,7 @@ pub struct SourceThreshold {
 }
 
 /// What the threshold says of documents that are rejected already.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RejectedThreshold {
     /// Name in the pipeline file.
     pub source: String,
@@ -67,7 +67,7 @@ pub struct RejectedThreshold {
 }
 
 /// A document on which threshold and pipeline disagree.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change<'a> {
     /// `dropped`: kept now, below the threshold. `admitted`: turned away by a selection now, at or above it.
     pub change: &'static str,
@@ -80,7 +80,7 @@ pub struct Change<'a> {
 }
 
 /// What a threshold on usefulness would drop of a finished folder.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Threshold {
     /// From 0 to 1. A document or token exactly at it is not below it.
     pub threshold: f64,
@@ -111,7 +111,7 @@ pub struct Threshold {
 }
 
 /// How many documents change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// Kept now, below the threshold.
     pub dropped: u64,

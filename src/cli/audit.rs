@@ -3,7 +3,7 @@
 use super::{CliError, Format, STOP};
 use crate::audit::{Audit as Ledger, By, Change, Identity, Threshold, csv, html, table};
 use crate::engine;
-use crate::terminal;
+use crate::terminal::{self, printable_names};
 use std::io;
 use std::path::PathBuf;
 
@@ -83,7 +83,7 @@ impl Audit {
         show(
             self.format,
             &match self.format {
-                Format::Table => table(&ledger, by),
+                Format::Table => table(&printable_names(&ledger)?, by),
                 Format::Json => text,
                 Format::Csv => csv(&ledger),
                 Format::Html => html::ledger(&ledger),
@@ -96,12 +96,17 @@ impl Audit {
         let manifest = super::manifest_of(&self.out, "audit")?;
         let memory_bytes = super::default_memory_bytes();
         let found = engine::duplicates(&self.out, &manifest, ledger, memory_bytes, &STOP)?;
-        terminal::print(&match self.format {
-            Format::Table => found.table(&crate::terminal::printable_line),
-            Format::Json => serde_json::to_string_pretty(&found).map_err(io::Error::other)? + "\n",
-            Format::Csv => found.csv(),
-            Format::Html => found.html(),
-        })?;
+        show(
+            self.format,
+            &match self.format {
+                Format::Table => printable_names(&found)?.table(),
+                Format::Json => {
+                    serde_json::to_string_pretty(&found).map_err(io::Error::other)? + "\n"
+                }
+                Format::Csv => found.csv(),
+                Format::Html => found.html(),
+            },
+        )?;
         all_hold(&found.identities)
     }
 
@@ -121,7 +126,7 @@ impl Audit {
             show(
                 self.format,
                 &match self.format {
-                    Format::Table | Format::Html => found.table(&[]),
+                    Format::Table | Format::Html => printable_names(&found)?.table(&[]),
                     Format::Json => json(&found)? + "\n",
                     Format::Csv => format!("{}{}", Threshold::CSV_HEAD, found.csv()),
                 },
@@ -167,7 +172,9 @@ impl Audit {
         let found =
             engine::threshold(&self.out, &manifest, ledger, threshold, &STOP, &mut changed)?;
         match self.format {
-            Format::Table | Format::Html => piece.push_str(&found.table(&shown)),
+            Format::Table | Format::Html => {
+                piece.push_str(&printable_names(&found)?.table(&shown));
+            }
             Format::Csv => piece.push_str(&found.csv()),
             Format::Json => {
                 let sums = json(&found)?;

@@ -87,7 +87,8 @@ fn table(calibration: &Calibration, output: &str) -> String {
     let _ = writeln!(
         out,
         "usefulness of {} against pilot run '{}'\n",
-        calibration.estimator, calibration.pilot
+        terminal::printable_line(&calibration.estimator),
+        terminal::printable_line(&calibration.pilot)
     );
     for (label, half) in [
         ("fitted on", &calibration.fitted),

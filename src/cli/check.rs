@@ -7,7 +7,7 @@ use crate::audit::grouped;
 use crate::engine::{self, EngineError, default_task_bytes};
 use crate::plan::{Rejects, StagePlan, StageRef, global, load};
 use crate::shard::IndexKind;
-use crate::terminal;
+use crate::terminal::{self, printable_line};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -165,7 +165,7 @@ impl Check {
             terminal::print_data(&format!("{document:#}\n"))?;
             return Ok(());
         }
-        let mut text = format!("{}: no problems\n\n", plan.name);
+        let mut text = format!("{}: no problems\n\n", printable_line(&plan.name));
         text.push_str(&format!(
             "inputs      {} files, {} bytes\n",
             grouped(files as u64),
@@ -180,14 +180,14 @@ impl Check {
                 mine.fold((0, 0), |(n, size), file| (n + 1, size + file.found.bytes));
             text.push_str(&format!(
                 "            {:<20} {:>10} files {:>18} bytes\n",
-                input.source,
+                printable_line(&input.source),
                 grouped(count),
                 grouped(size)
             ));
         }
         text.push_str(&format!(
             "tokenizer   {} ({}), {} ids\n",
-            prepared.tokenizer.name(),
+            printable_line(&prepared.tokenizer.name()),
             prepared.tokenizer.engine(),
             grouped(u64::from(prepared.tokenizer.vocabulary_size()))
         ));
@@ -199,7 +199,7 @@ impl Check {
                 } else {
                     "           "
                 },
-                stage.label
+                printable_line(&stage.label)
             ));
         }
         text.push_str(&format!(
@@ -229,7 +229,7 @@ impl Check {
             ));
         }
         for warning in &warnings {
-            text.push_str(&format!("warning     {warning}\n"));
+            text.push_str(&format!("warning     {}\n", printable_line(warning)));
         }
         if later_segments > 0 {
             text.push_str(&format!(
@@ -274,8 +274,8 @@ impl Compared<'_> {
         format!(
             "against     {} compares with {}: {} documents, an index of {}; about {} of sorts, which spill beyond \
              --memory{}\n",
-            self.stage,
-            self.release.name,
+            printable_line(self.stage),
+            printable_line(&self.release.name),
             grouped(self.release.documents()),
             size(self.release.bytes()),
             size(self.work_bytes()),

@@ -46,9 +46,10 @@ impl Fit {
         };
         super::refuse_foreign(&self.output, "no model", &ours)?;
         let plan = load(&self.pipeline, &overrides).map_err(EngineError::Problems)?;
-        let reporter = self.work.start()?;
+        let reporter = self.work.start(&plan)?;
         let options = self.work.options(self.set);
         let fitted = engine::fit(&plan, &options, &self.output, &reporter, &STOP)?;
+        drop(reporter);
         let words = |name: &str| fitted[name].to_string().replace('"', "");
         let bytes = std::fs::metadata(&self.output)?.len();
         terminal::print(&format!(

@@ -192,7 +192,7 @@ impl Inspect {
             let known: Vec<&str> = known.into_iter().collect();
             let has = match known.is_empty() {
                 true => "none".to_string(),
-                false => known.join(", "),
+                false => printable_line(&known.join(", ")),
             };
             return Err(CliError::Request(format!(
                 "--{option}: {} has no {option} '{asked}'; it has: {has}",

@@ -3,8 +3,8 @@
 use super::{CliError, STOP, default_memory_bytes, parse_bytes, parse_share};
 use crate::audit;
 use crate::engine::{self, EngineError, RunOptions};
-use crate::plan::{Overrides, load};
-use crate::terminal::{self, ProgressMode, Reporter};
+use crate::plan::{Overrides, Plan, load};
+use crate::terminal::{self, MetricsAddress, Places, ProgressMode, Reporter};
 use std::path::PathBuf;
 
 /// Run a pipeline; an interrupted run of the same plan continues by itself.
@@ -55,17 +55,28 @@ pub struct WorkArguments {
     /// Bytes of input that a task takes, e.g. 64MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     slice: Option<u64>,
-    /// How progress is shown.
+    /// How progress is shown: at most a line in 30 seconds where there is no bar.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     progress: ProgressMode,
+    /// Say what is decided and found on the way, as run.log has it; twice: each file as well, in run.log too.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Serve metrics for Prometheus at http://ADDR/metrics while the work goes on: PORT, :PORT or HOST:PORT; on
+    /// loopback where no host is named, port 0 is any that is free.
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<MetricsAddress>,
 }
 
 impl WorkArguments {
-    /// Starts the workers, and has Ctrl-C and a termination signal stop them soon.
+    /// Starts the workers and what shows their progress, and has Ctrl-C and a termination signal stop them soon.
     ///
     /// # Errors
-    /// When threads cannot be started.
-    pub fn start(&self) -> Result<Reporter, CliError> {
+    /// When threads cannot be started, or metrics not be served where they should.
+    pub fn start(&self, plan: &Plan) -> Result<Reporter, CliError> {
+        let metrics = self.metrics.as_ref().map(terminal::listen);
+        let metrics = metrics
+            .transpose()
+            .map_err(|error| CliError::Request(format!("--metrics: {error}")))?;
         let mut pool = rayon::ThreadPoolBuilder::new();
         if let Some(threads) = self.threads {
             pool = pool.num_threads(usize::from(threads));
@@ -84,7 +95,28 @@ impl WorkArguments {
                 }
             });
         }
-        Ok(Reporter::new(self.progress))
+        let mut reporter = Reporter::new(self.progress, self.verbose, self.places(plan));
+        if let Some(listener) = metrics {
+            reporter.serve(listener)?;
+        }
+        Ok(reporter)
+    }
+
+    /// What the log may name: paths from the output folder, the pipeline's folder and the current one on.
+    fn places(&self, plan: &Plan) -> Places {
+        let folders = [
+            Some(&plan.output.path),
+            Some(&plan.base),
+            self.work.as_ref(),
+        ];
+        let folders = folders.into_iter().flatten();
+        Places {
+            folders: folders
+                .filter_map(|folder| std::path::absolute(folder).ok())
+                .chain(std::env::current_dir())
+                .collect(),
+            pipeline: std::fs::read_to_string(&plan.path).unwrap_or_default(),
+        }
     }
 
     /// Options of a run that reads everything and goes on from what is there.
@@ -128,24 +160,24 @@ impl Run {
     /// Runs the pipeline and prints a short ledger.
     pub fn run(self) -> Result<(), CliError> {
         let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
-        let reporter = self.work.start()?;
+        let reporter = self.work.start(&plan)?;
         let options = RunOptions {
             sample_share: self.sample,
             fresh: self.fresh,
             replace: self.replace,
             ..self.work.options(self.plan.set.clone())
         };
-        let outcome = engine::run(&plan, &options, &reporter, &STOP)?;
-        if outcome.record.is_some() {
-            std::fs::write(outcome.out.join("run.log"), reporter.log())?;
-        }
+        let outcome = engine::run(&plan, &options, &reporter, &STOP)
+            .inspect_err(|error| reporter.note_error(error))?;
+        drop(reporter);
+        let ledger = terminal::printable_names(&outcome.audit)?;
         let out = outcome.out.display();
         let mut text = match &outcome.record {
             Some(record) => {
-                let read = audit::Audit::total(&outcome.audit.read);
+                let read = audit::Audit::total(&ledger.read);
                 format!(
                     "{}: {:.1} MB of text in {:.1} s on {} threads\n",
-                    outcome.audit.pipeline,
+                    ledger.pipeline,
                     read.bytes as f64 / 1e6,
                     record.wall_seconds,
                     record.threads
@@ -153,10 +185,10 @@ impl Run {
             }
             None => format!(
                 "{}: complete already, nothing was done (--fresh redoes it)\n",
-                outcome.audit.pipeline
+                ledger.pipeline
             ),
         };
-        text.push_str(&audit::short(&outcome.audit));
+        text.push_str(&audit::short(&ledger));
         text.push_str(&format!(
             "\n{out}\n\nNext:\n  goodput audit {out}\n  goodput verify {out} --inputs\n  goodput inspect {out}\n  goodput inspect {out} --rejects\n"
         ));

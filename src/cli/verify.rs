@@ -2,7 +2,7 @@
 
 use super::{CliError, STOP, default_memory_bytes, parse_bytes};
 use crate::engine::{self, CheckState, VerifyOptions};
-use crate::terminal::{self, ProgressMode, Reporter};
+use crate::terminal::{self, Places, ProgressMode, Reporter};
 use std::path::PathBuf;
 
 /// Prove what an output folder can prove of itself, and list what it cannot.
@@ -41,7 +41,9 @@ impl Verify {
             memory_bytes: self.memory.unwrap_or_else(default_memory_bytes),
             cache: super::cache_folder(),
         };
-        let checks = engine::verify(&self.out, &options, &Reporter::new(self.progress), &STOP)?;
+        let reporter = Reporter::new(self.progress, 0, Places::default());
+        let checks = engine::verify(&self.out, &options, &reporter, &STOP)?;
+        drop(reporter);
         let text = if self.format == "json" {
             serde_json::to_string_pretty(&checks).map_err(std::io::Error::other)? + "\n"
         } else {
@@ -53,7 +55,11 @@ impl Verify {
                         CheckState::Fails => "FAILS       ",
                         CheckState::CannotTell => "cannot tell ",
                     };
-                    format!("{word} {}: {}\n", check.claim, check.found)
+                    format!(
+                        "{word} {}: {}\n",
+                        terminal::printable_line(&check.claim),
+                        terminal::printable_line(&check.found)
+                    )
                 })
                 .collect()
         };

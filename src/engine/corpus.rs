@@ -9,6 +9,7 @@
 //! only one that `emit`, scores and orders look at; the earlier ones know what was read.
 
 use super::inputs::{InputFile, Inputs};
+use super::progress::Flow;
 use crate::dedupe::UnitRow;
 use crate::record::{FieldValue, Language, without};
 use crate::spill::Column;
@@ -176,6 +177,8 @@ pub struct TaskInfo {
     pub notes: BTreeMap<u16, BTreeMap<u16, u64>>,
     /// Files that ended too early, by number.
     pub truncated: BTreeMap<u32, String>,
+    /// What reached the per-document stages and was kept, by stage in the chain, for whoever watches the run.
+    pub passed: BTreeMap<u16, Flow>,
     /// Seconds that workers were busy.
     pub busy_seconds: f64,
 }

@@ -6,6 +6,7 @@
 
 use super::corpus::{Corpus, CutRow, FAILED, NO_STAGE};
 use super::edit::{Edit, NumberedCut};
+use super::progress::Flow;
 use super::releases::{ReleasedNames, Releases, Scratched, bands_of};
 use super::scores::Scores;
 use super::{EngineError, Stop, near};
@@ -283,6 +284,18 @@ impl<'a> Decisions<'a> {
             .fold((0, 0), |(documents, tokens), (_, row)| {
                 (documents + 1, tokens + u64::from(row.tokens))
             })
+    }
+
+    /// What reached a stage and what it kept, once it has decided.
+    pub fn flow(&self, stage: u16) -> Flow {
+        let (documents, tokens) = self.reaching(stage);
+        let (documents_kept, tokens_kept) = self.reaching(stage + 1);
+        Flow {
+            documents,
+            tokens,
+            documents_kept,
+            tokens_kept,
+        }
     }
 
     /// Turns away duplicates. Those because of documents of earlier releases have the second reason of the stage.

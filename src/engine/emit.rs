@@ -286,6 +286,7 @@ impl Emit<'_> {
                 &schema,
                 |&(first, end, _), group| {
                     self.progress.advance(end - first);
+                    self.progress.tokens(group.emitted.tokens);
                     sums.add(group);
                 },
             )?;

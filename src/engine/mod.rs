@@ -105,6 +105,7 @@ mod explain;
 mod finish;
 mod index;
 mod inputs;
+mod log;
 mod near;
 mod options;
 mod prepare;
@@ -125,9 +126,12 @@ pub use duplicates::duplicates;
 pub use error::EngineError;
 pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
-pub use progress::{Progress, Silent, Unit};
+pub use progress::{Flow, Progress, Silent, Unit};
 pub use releases::{IndexFile, Release, Releases, writes_index};
-pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
+pub use run::{
+    Outcome, PhaseTime, Prepared, RunOptions, RunRecord, anonymous_bytes, core_seconds, fit,
+    prepare, run,
+};
 pub use teach::{Judge, Taught};
 pub use threshold::threshold;
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};

@@ -16,7 +16,8 @@ use super::corpus::{
 use super::decide::Decisions;
 use super::edit::Edit;
 use super::inputs::{Inputs, Task};
-use super::progress::Progress;
+use super::log;
+use super::progress::{Flow, Progress};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
 use crate::algo::hash;
@@ -30,8 +31,10 @@ use crate::tokenizer::Tokenizer;
 use base64::Engine as _;
 use rayon::prelude::*;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// One stage of the chain, as prepare sees it.
@@ -168,6 +171,69 @@ impl Way {
     }
 }
 
+impl Part {
+    /// Counts a document that reached a stage.
+    fn count(&mut self, stage: u16, tokens_before: usize, way: &Way, document: &Document) {
+        let kept = way.stage == NO_STAGE;
+        *self.info.passed.entry(stage).or_default() += Flow {
+            documents: 1,
+            tokens: tokens_before as u64,
+            documents_kept: u64::from(kept),
+            tokens_kept: if kept {
+                document.tokens.len() as u64
+            } else {
+                0
+            },
+        };
+    }
+}
+
+/// Tells of a task while it is done: never more bytes than it is thought to have.
+struct Told<'p> {
+    progress: &'p dyn Progress,
+    task_bytes: u64,
+    /// Bytes of the pieces that are done.
+    before: u64,
+    bytes: u64,
+    tokens: u64,
+    passed: BTreeMap<u16, Flow>,
+}
+
+impl<'p> Told<'p> {
+    fn new(progress: &'p dyn Progress, task_bytes: u64) -> Told<'p> {
+        Told {
+            progress,
+            task_bytes,
+            before: 0,
+            bytes: 0,
+            tokens: 0,
+            passed: BTreeMap::new(),
+        }
+    }
+
+    /// So many bytes of the piece have been worked on, and the task is where `info` says.
+    fn tell(&mut self, piece_bytes: u64, info: &TaskInfo) {
+        let bytes = self.before.saturating_add(piece_bytes).min(self.task_bytes);
+        if bytes > self.bytes {
+            self.progress.advance(bytes - self.bytes);
+            self.bytes = bytes;
+        }
+        self.progress.tokens(info.tokens - self.tokens);
+        self.tokens = info.tokens;
+        for (&stage, &flow) in &info.passed {
+            let told = self.passed.entry(stage).or_default();
+            if flow != *told {
+                self.progress.kept(stage, flow - *told);
+                *told = flow;
+            }
+        }
+    }
+
+    fn piece_ends(&mut self, piece_bytes: u64) {
+        self.before = self.before.saturating_add(piece_bytes);
+    }
+}
+
 /// Buffers of a worker.
 #[derive(Default)]
 struct Scratch {
@@ -198,11 +264,16 @@ impl Prepare<'_> {
     ) -> Result<Vec<TaskData>, EngineError> {
         std::fs::create_dir_all(folder).context("create", folder)?;
         let place = |number: usize| folder.join(format!("task-{number:06}"));
+        let reused = AtomicUsize::new(0);
         let work = |(number, task): (usize, &Task), alone: bool| -> Result<TaskInfo, EngineError> {
             stop.check()?;
             let info = match finished(&place(number)) {
                 Some(info) => {
-                    progress.advance(task.bytes);
+                    progress.found(task.bytes);
+                    reused.fetch_add(1, Ordering::Relaxed);
+                    let info: TaskInfo = info;
+                    let passed = info.passed.iter();
+                    passed.for_each(|(stage, flow)| progress.kept(*stage, *flow));
                     info
                 }
                 None => self.task((number, task), &place(number), alone, progress, stop)?,
@@ -230,6 +301,7 @@ impl Prepare<'_> {
             .collect::<Result<_, EngineError>>()?;
         infos.extend(small);
         infos.sort_by_key(|(number, _)| *number);
+        log::found("prepare", reused.into_inner(), tasks.len());
         let sketches = self.sketches();
         infos
             .into_iter()
@@ -263,6 +335,7 @@ impl Prepare<'_> {
         let mut writer = TaskWriter::begin(place, &streams)?;
         let mut sums = Sums::default();
         let mut scratch = Scratch::default();
+        let mut told = Told::new(progress, task.bytes);
         for (file, slice) in &task.pieces {
             let input = self.inputs.input_of(*file);
             let found = &self.inputs.files[*file as usize].found;
@@ -272,6 +345,7 @@ impl Prepare<'_> {
                     stop.check()?;
                     let part = self.chunk((number, *file), chunk, &mut scratch);
                     sums.append(part, &mut writer)?;
+                    told.tell(reader.file_bytes_read(), &sums.info);
                 }
             } else {
                 // The reader is a round of chunks ahead of the workers, the writer a round behind.
@@ -280,6 +354,7 @@ impl Prepare<'_> {
                 let mut made: Vec<Part> = Vec::new();
                 while !chunks.is_empty() {
                     stop.check()?;
+                    let read = reader.file_bytes_read();
                     let (parts, (next, written)) = rayon::join(
                         || -> Vec<Part> {
                             std::mem::take(&mut chunks)
@@ -298,11 +373,13 @@ impl Prepare<'_> {
                         },
                     );
                     written?;
+                    told.tell(read, &sums.info);
                     made = parts;
                     chunks = next?;
                 }
                 append_all(&mut made, &mut sums, &mut writer)?;
             }
+            told.piece_ends(reader.file_bytes_read());
             if self.earlier.is_some() {
                 // The first segment has counted them.
                 continue;
@@ -323,7 +400,7 @@ impl Prepare<'_> {
                 sums.info.truncated.insert(*file, problem);
             }
         }
-        progress.advance(task.bytes);
+        told.tell(task.bytes, &sums.info);
         writer.finish(&sums.info)?;
         Ok(sums.info)
     }
@@ -443,18 +520,20 @@ impl Prepare<'_> {
                 Ok(None) => return,
                 Ok(Some(taken)) => (document, number, tokens_read) = taken,
             }
-            if let Some(edit) = earlier.edit
-                && let cuts = edit.cuts_of(number)
-                && !cuts.is_empty()
-            {
-                let bytes = cuts.iter().map(|cut| cut.end - cut.start).sum::<u64>() as f64;
-                let cut = self.cut(
-                    &mut document,
-                    (edit.stage, edit.reason),
-                    cuts.to_vec(),
-                    part,
-                );
-                way.after_cut((edit.stage, edit.reason), bytes, cut);
+            if let Some(edit) = earlier.edit {
+                let tokens_before = document.tokens.len();
+                let cuts = edit.cuts_of(number);
+                if !cuts.is_empty() {
+                    let bytes = cuts.iter().map(|cut| cut.end - cut.start).sum::<u64>() as f64;
+                    let cut = self.cut(
+                        &mut document,
+                        (edit.stage, edit.reason),
+                        cuts.to_vec(),
+                        part,
+                    );
+                    way.after_cut((edit.stage, edit.reason), bytes, cut);
+                }
+                part.count(edit.stage, tokens_before, &way, &document);
             }
         } else {
             // A failure is before every stage: nothing can be said of such a document.
@@ -469,7 +548,9 @@ impl Prepare<'_> {
             let takes_part = way.stage == NO_STAGE;
             match step {
                 Step::Judge(judge) if takes_part => {
+                    let tokens_before = document.tokens.len();
                     self.judge(at as u16, judge.as_ref(), &mut document, part, &mut way);
+                    part.count(at as u16, tokens_before, &way, &document);
                 }
                 Step::Judge(_) | Step::Later => {}
                 Step::Exact { normalise } => {
@@ -835,6 +916,9 @@ impl Sums {
         self.meta += part.meta.len() as u64;
         self.text += part.text.len() as u64;
         self.info.busy_seconds += part.info.busy_seconds;
+        for (stage, flow) in part.info.passed {
+            *self.info.passed.entry(stage).or_default() += flow;
+        }
         for (file, count) in part.info.left_out {
             *self.info.left_out.entry(file).or_default() += count;
         }

@@ -10,6 +10,7 @@ use super::emit::{Emit, SpecialIds, StageWords};
 use super::finish::{self, Finish};
 use super::index::{self, IndexOf};
 use super::inputs::{Inputs, default_task_bytes};
+use super::log;
 use super::near;
 use super::options;
 use super::prepare::{Prepare, Step};
@@ -19,6 +20,7 @@ use super::scores::{ScorePhase, Scores, TokenView, Wanted};
 use super::segments::Segments;
 use super::spans::span_dedupe;
 use super::teach::{self, Judge, Taught};
+use super::verify::path_from;
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
 use crate::algo::hash;
@@ -84,7 +86,8 @@ pub struct PhaseTime {
 pub struct RunRecord {
     /// Program and version.
     pub tool: String,
-    /// The pipeline file, as an absolute path: `inspect` finds the tokenizer by it.
+    /// The pipeline file, as a path from the output folder, or from the folder that the run was started in:
+    /// `inspect` and `verify` find it so. No absolute one: it would tell of the machine.
     pub pipeline_path: String,
     /// The `--set` of the command line.
     pub set: Vec<String>,
@@ -117,8 +120,8 @@ pub struct Outcome {
     pub record: Option<RunRecord>,
 }
 
-/// CPU seconds of this process so far, where the system tells.
-fn core_seconds() -> f64 {
+/// CPU seconds of this process so far; 0 where the system does not tell.
+pub fn core_seconds() -> f64 {
     // Fields 14 and 15 after the name in parentheses: user and system time in ticks of 10 ms.
     let read = || -> Option<f64> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
@@ -128,8 +131,8 @@ fn core_seconds() -> f64 {
     read().unwrap_or(0.0)
 }
 
-/// Anonymous memory now; `VmHWM` would count mapped files too.
-fn anonymous_bytes() -> Option<u64> {
+/// Anonymous memory of this process now, in bytes, where the system tells; `VmHWM` would count mapped files too.
+pub fn anonymous_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
@@ -1060,6 +1063,7 @@ fn go(
             })));
         }
     };
+    progress.folder(&out);
     let work = request.work.clone().unwrap_or_else(|| out.join("work"));
     let mut locks = vec![lock];
     if request.work.is_some() {
@@ -1077,6 +1081,7 @@ fn go(
         releases,
         warnings,
     } = prepared;
+    log::begins(plan, request, &inputs, &tokenizer);
     warnings.iter().for_each(|warning| progress.warn(warning));
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
@@ -1167,6 +1172,9 @@ fn go(
         });
     }
 
+    let labels: Vec<&str> = words.iter().map(|stage| stage.label.as_str()).collect();
+    progress.chain(&labels);
+
     let scored_by_text = plan.stages.iter().any(|stage| match stage.kind {
         StageRef::Score { estimator } => score::TABLE[estimator].needs_text,
         _ => false,
@@ -1208,8 +1216,6 @@ fn go(
             _ => description.clone(),
         })
         .collect();
-    // Places in the chain are written with the verdicts, so the whole chain's labels are part of it.
-    let labels: Vec<&str> = words.iter().map(|stage| stage.label.as_str()).collect();
     let tool = format!("goodput {}", env!("CARGO_PKG_VERSION"));
     let base_key = json!([tool, tokenizer.fingerprint(), tokenizer.engine()]);
     let mut prepare_key = key(&json!([
@@ -1219,6 +1225,7 @@ fn go(
         specs,
         prepare_stages,
         auxiliary.of_prepare(),
+        // Places in the chain are written with the verdicts, so the whole chain's labels are part of it.
         labels,
         request.sample_share,
         keep_text,
@@ -1299,17 +1306,17 @@ fn go(
         let phase = match stage.kind {
             StageRef::Document(_) => continue,
             StageRef::UnitDedupe(unit) => {
+                progress.begin(unit_phase(unit), corpus.len(), Unit::Documents);
                 let (found, counts) = decisions.unit_dedupe(number, units, stop)?;
+                progress.end();
                 edit = Some(found);
                 units += 1;
-                let (phase, names) = match unit {
-                    TextUnit::Paragraph => {
-                        ("paragraph_dedupe", plan::global::PARAGRAPH_DEDUPE_NOTES)
-                    }
-                    TextUnit::Line => ("line_dedupe", plan::global::LINE_DEDUPE_NOTES),
+                let names = match unit {
+                    TextUnit::Paragraph => plan::global::PARAGRAPH_DEDUPE_NOTES,
+                    TextUnit::Line => plan::global::LINE_DEDUPE_NOTES,
                 };
                 notes.insert(stage.label.clone(), plan::global::noted(names, &counts));
-                phase
+                unit_phase(unit)
             }
             StageRef::SpanDedupe => {
                 progress.begin("span_dedupe", decisions.reaching(number).0, Unit::Documents);
@@ -1328,7 +1335,10 @@ fn go(
                 "span_dedupe"
             }
             StageRef::ExactDedupe => {
+                progress.begin("exact_dedupe", corpus.len(), Unit::Documents);
                 decisions.exact_dedupe(number, exact, releases.get(&at), stop)?;
+                progress.kept(number, decisions.flow(number));
+                progress.end();
                 if releases::writes_index(stage) {
                     indexes.push(IndexOf {
                         stage,
@@ -1348,6 +1358,7 @@ fn go(
                 };
                 let found = decisions
                     .near_dedupe(number, nears, stage, earlier, &sources, against, stop)?;
+                progress.kept(number, decisions.flow(number));
                 progress.end();
                 if releases::writes_index(stage) {
                     indexes.push(IndexOf {
@@ -1500,7 +1511,10 @@ fn go(
                     stage.options.text("by"),
                     &mut (0..corpus.len()).filter(reaching),
                 )?;
+                progress.begin("select", corpus.len(), Unit::Documents);
                 decisions.select(number, &stage.options, &keys)?;
+                progress.kept(number, decisions.flow(number));
+                progress.end();
                 "select"
             }
         };
@@ -1638,10 +1652,7 @@ fn go(
     clock.end("ledger");
     let record = RunRecord {
         tool,
-        pipeline_path: std::path::absolute(&plan.path)
-            .unwrap_or_else(|_| plan.path.clone())
-            .display()
-            .to_string(),
+        pipeline_path: path_from(&out, &plan.path).display().to_string(),
         set: request.set.clone(),
         threads: rayon::current_num_threads(),
         memory_bytes: request.memory_bytes,
@@ -1654,6 +1665,7 @@ fn go(
     let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::other)? + "\n";
     write_whole(&out.join("run.json"), text.as_bytes())?;
     write_whole(&out.join("manifest.json"), manifest_text.as_bytes())?;
+    log::ends(&manifest);
     drop(layout);
     drop(decisions);
     if let Some(named) = &request.work {
@@ -1678,6 +1690,14 @@ fn go(
         manifest,
         record: Some(record),
     })))
+}
+
+/// The phase of a dedupe by paragraph or line. What it keeps is known when the texts are cut, which is later.
+fn unit_phase(unit: TextUnit) -> &'static str {
+    match unit {
+        TextUnit::Paragraph => "paragraph_dedupe",
+        TextUnit::Line => "line_dedupe",
+    }
 }
 
 fn at_in_chain(plan: &Plan, stage: &plan::StagePlan) -> usize {

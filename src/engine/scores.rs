@@ -3,6 +3,7 @@
 use super::corpus::{Corpus, DocRow};
 use super::decide::Decisions;
 use super::domains::Domains;
+use super::log;
 use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
@@ -346,6 +347,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             .filter(|&n| finished::<()>(&place(n)).is_none())
             .collect();
         let mut fitted = finished::<Value>(&model);
+        log::found("score", corpus.tasks.len() - todo.len(), corpus.tasks.len());
         if fitted.is_none() {
             todo = (0..corpus.tasks.len()).collect();
         }
@@ -361,7 +363,10 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 _ => None,
             };
             let estimator = match estimator {
-                Some(estimator) => estimator,
+                Some(estimator) => {
+                    tracing::info!("score: the models that an earlier run fitted are used");
+                    estimator
+                }
                 None => {
                     progress.begin("fit", self.view.tokens, Unit::Tokens);
                     let estimator = self.fitted(&fit_folder, stop)?;

@@ -23,7 +23,7 @@ use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// What came of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -1273,12 +1273,39 @@ pub fn plan_of(out: &Path, pipeline: Option<&Path>) -> Result<Plan, EngineError>
                     record.display()
                 ))
             })?;
-            record.pipeline_path.into()
+            let named = PathBuf::from(record.pipeline_path);
+            let places = [out.join(&named), named.clone()];
+            let found = places.into_iter().find(|path| path.is_file());
+            found.ok_or_else(|| {
+                EngineError::Request(format!(
+                    "{}: its pipeline, {}, is not found from there, nor from the current folder; name it with --pipeline",
+                    out.display(),
+                    named.display()
+                ))
+            })?
         }
     };
     let set = overrides_of(out)?;
     crate::plan::load(&path, &Overrides { set, out: None })
         .map_err(|problems: Problems| EngineError::Problems(problems))
+}
+
+/// The way from the output folder to the pipeline file, by which [`plan_of`] finds it. Where they have nothing in
+/// common but the root of the file system, the path as it was given, or the file's name alone where that was
+/// absolute.
+pub(super) fn path_from(out: &Path, pipeline: &Path) -> PathBuf {
+    let way = || -> Option<PathBuf> {
+        let (out, file) = (out.canonicalize().ok()?, pipeline.canonicalize().ok()?);
+        let (out, file): (Vec<_>, Vec<_>) =
+            (out.components().collect(), file.components().collect());
+        let common = out.iter().zip(&file).take_while(|(a, b)| a == b).count();
+        let up = out[common..].iter().map(|_| Component::ParentDir);
+        (common > 1).then(|| up.chain(file[common..].iter().copied()).collect())
+    };
+    way().unwrap_or_else(|| match (pipeline.is_absolute(), pipeline.file_name()) {
+        (true, Some(name)) => name.into(),
+        _ => pipeline.to_path_buf(),
+    })
 }
 
 /// The `--set` of the run, which the record keeps.

@@ -243,6 +243,11 @@ impl Input {
         }
     }
 
+    /// Bytes that have been read of the file, as they lie on disk.
+    pub fn file_bytes_read(&self) -> u64 {
+        self.state.lock().map_or(0, |state| state.bytes)
+    }
+
     /// XXH3-128 of the file, where all of it has been read in one go without damage.
     pub fn checksum(&self) -> Option<u128> {
         let state = self.state.lock().ok()?;

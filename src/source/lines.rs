@@ -54,6 +54,10 @@ impl LineReader {
         })
     }
 
+    pub fn file_bytes_read(&self) -> u64 {
+        self.input.file_bytes_read()
+    }
+
     pub fn summary(&self) -> ReadSummary {
         ReadSummary {
             records: self.records,

@@ -395,6 +395,16 @@ impl Reader {
         Ok(body.map(|body| Chunk { body }))
     }
 
+    /// Bytes of the file, as they lie on disk, that have been taken from it so far, for whoever watches; 0 where
+    /// the format does not tell.
+    pub fn file_bytes_read(&self) -> u64 {
+        match &self.kind {
+            Kind::Lines(reader) => reader.file_bytes_read(),
+            Kind::Rows(_) => 0,
+            Kind::Text(reader) => reader.file_bytes_read(),
+        }
+    }
+
     /// What has been read so far.
     pub fn summary(&self) -> ReadSummary {
         match &self.kind {

@@ -39,6 +39,10 @@ impl TextReader {
         })
     }
 
+    pub fn file_bytes_read(&self) -> u64 {
+        self.input.file_bytes_read()
+    }
+
     pub fn summary(&self) -> ReadSummary {
         self.summary.clone()
     }

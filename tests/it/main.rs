@@ -18,6 +18,7 @@ mod models;
 mod near;
 mod pipelines;
 mod releases;
+mod reporting;
 mod robustness;
 mod rooms;
 mod same_bytes;
