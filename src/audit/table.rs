@@ -174,6 +174,14 @@ pub fn table(audit: &Audit, by: By) -> String {
         grouped(emitted.special_tokens),
         grouped(emitted.padding)
     );
+    if emitted.repeated_tokens > 0 {
+        let _ = writeln!(
+            out,
+            "repeated: {} of these tokens are copies of documents emitted before; usefulness weighs them with their \
+             novelty",
+            grouped(emitted.repeated_tokens)
+        );
+    }
     if !audit.quarantined.is_empty() {
         let _ = writeln!(
             out,

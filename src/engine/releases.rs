@@ -15,7 +15,7 @@ use crate::record::Options;
 use crate::shard::{IndexAbout, IndexBands, IndexKind, Manifest, PartError, ReadIndex};
 use crate::spill::{Column, IoContext, Spill};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::iter::Peekable;
@@ -194,7 +194,7 @@ impl Releases {
             list: Vec::new(),
         };
         let mut seen: Vec<(PathBuf, String, &str)> = Vec::new();
-        let own = std::fs::canonicalize(&plan.output.path).ok();
+        let own = real_path(&plan.output.path);
         for written in stage.options.list(AGAINST) {
             let folder = plan.folder(written);
             let problem = |message: String| {
@@ -208,6 +208,15 @@ impl Releases {
                      folder"
                         .to_string(),
                 ));
+                continue;
+            }
+            if let (Some(real), Some(own)) = (&real, &own)
+                && own.starts_with(real)
+            {
+                problems.push(problem(format!(
+                    "would hold this run's output folder, {}; write to a folder beside it",
+                    plan.output.path.display()
+                )));
                 continue;
             }
             let (manifest, release) = match open(&folder, written, &mine, stage) {
@@ -259,6 +268,8 @@ impl Releases {
                 let others = others.filter(|(_, checksum)| !known.contains(&checksum.as_str()));
                 others.map(|(name, _)| format!("{} against {name}", release.name))
             })
+            .collect::<BTreeSet<_>>()
+            .into_iter()
             .collect();
         let mut warnings = Vec::new();
         if !left_out.is_empty() {
@@ -438,6 +449,15 @@ impl Releases {
     }
 }
 
+/// The path without links; of a folder that is to be made, by the nearest one that is there.
+fn real_path(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find_map(|there| {
+        let real = std::fs::canonicalize(there).ok()?;
+        Some(real.join(path.strip_prefix(there).ok()?))
+    })
+}
+
 /// Opens the folder of a release: its manifest, and what `mine` can be compared with. Else what is wrong with
 /// it and the way out, to be said after its name.
 fn open(
@@ -524,8 +544,15 @@ fn open(
     release.made_against = manifest
         .auxiliary_files
         .iter()
-        .filter(|entry| entry.option == AGAINST)
-        .map(|entry| (entry.name.clone(), entry.checksum.clone()))
+        .filter(|entry| {
+            // Of this kind of dedupe: the others compare with other indexes.
+            entry.option == AGAINST && entry.stage.split('#').next() == Some(name)
+        })
+        .map(|entry| {
+            let release = entry.name.rsplit_once(&format!("/{in_index}"));
+            let release = release.map_or(entry.name.as_str(), |(release, _)| release);
+            (release.to_string(), entry.checksum.clone())
+        })
         .collect();
     Ok((manifest, release))
 }

@@ -22,7 +22,9 @@ use crate::shard::{
 use crate::source::{Entry, Reader, slices};
 use crate::spill::{IoContext, ScratchColumn, Spill};
 use crate::tokenizer::{Tokenizer, TokenizerSource};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Display;
+use std::hash::Hash;
 use std::path::{Component, Path, PathBuf};
 
 /// What came of one check.
@@ -895,6 +897,21 @@ fn indexes(
     Ok(())
 }
 
+/// Which of the files, by name and checksum, is another one than it was.
+fn changed<N: Eq + Hash + Display>(now: &[(N, N)], then: &[(N, N)]) -> Option<String> {
+    if now == then {
+        return None;
+    }
+    let (have, had): (HashSet<_>, HashSet<_>) = (now.iter().collect(), then.iter().collect());
+    let gone = then.iter().find(|file| !have.contains(file));
+    let new = now.iter().find(|file| !had.contains(file));
+    Some(match (gone, new) {
+        (Some((name, _)), _) => format!("{name} was changed or removed since"),
+        (None, Some((name, _))) => format!("{name} was added since"),
+        (None, None) => "the same files stand in another order or number".to_string(),
+    })
+}
+
 /// A sum over (place, id) of token ids that begin at place `at` of their document: parts of a
 /// document add up to the whole, in any order.
 fn sum_of(ids: &[u32], at: u64) -> [u64; 2] {
@@ -1033,7 +1050,9 @@ fn inputs(
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<(), EngineError> {
-    let plan = plan_of(out, options.pipeline.as_deref())?;
+    let mut plan = plan_of(out, options.pipeline.as_deref())?;
+    // The run may have been given another folder than the file names.
+    plan.output.path = out.to_path_buf();
     if plan.hash != manifest.pipeline_hash {
         return Err(EngineError::Request(format!(
             "{} is not the pipeline that made {}; name the right one with --pipeline",
@@ -1043,17 +1062,18 @@ fn inputs(
     }
     let inputs = Inputs::find(&plan)?;
     let checksums = inputs.checksums(&|_| {}, stop)?;
-    let same = inputs.files.len() == manifest.inputs.len()
-        && inputs
-            .files
-            .iter()
-            .zip(&checksums)
-            .zip(&manifest.inputs)
-            .all(|((file, sum), entry)| file.found.name == entry.name && *sum == entry.checksum);
+    let files = inputs.files.iter().zip(&checksums);
+    let now: Vec<_> = files
+        .map(|(file, sum)| (file.found.name.as_str(), sum.as_str()))
+        .collect();
+    let entries = manifest.inputs.iter();
+    let then: Vec<_> = entries
+        .map(|entry| (entry.name.as_str(), entry.checksum.as_str()))
+        .collect();
     report.check(
         "the input files are those of the run",
-        (!same).then(|| "a file was changed, added or removed since".to_string()),
-        format!("{} files", inputs.files.len()),
+        changed(&now, &then),
+        format!("{} files", now.len()),
     );
     let mut of_estimator = Vec::new();
     for stage in &plan.stages {
@@ -1063,20 +1083,27 @@ fn inputs(
             of_estimator = fit.files();
         }
     }
-    let mut auxiliary = Auxiliary::find(&plan, &of_estimator)?;
-    auxiliary.read_checksums(&|_| {}, stop)?;
-    let (now, then) = (auxiliary.entries(), &manifest.auxiliary_files);
-    let named = |entry: &AuxiliaryEntry| AuxiliaryEntry {
-        records: None,
-        quarantined: None,
-        ..entry.clone()
+    let (now, missing) = match Auxiliary::find(&plan, &of_estimator) {
+        Ok(mut auxiliary) => {
+            auxiliary.read_checksums(&|_| {}, stop)?;
+            (auxiliary.entries(), None)
+        }
+        Err(EngineError::Problems(Problems(found))) => {
+            (Vec::new(), found.first().map(ToString::to_string))
+        }
+        Err(other) => return Err(other),
     };
-    let same = now
-        .iter()
-        .eq(then.iter().map(named).collect::<Vec<_>>().iter());
+    let named = |entries: &[AuxiliaryEntry]| -> Vec<(String, String)> {
+        let named = |entry: &AuxiliaryEntry| {
+            let name = format!("{} ('{}' of {})", entry.name, entry.option, entry.stage);
+            (name, entry.checksum.clone())
+        };
+        entries.iter().map(named).collect()
+    };
+    let (now, then) = (named(&now), named(&manifest.auxiliary_files));
     report.check(
         "the other files that shaped the result are those of the run",
-        (!same).then(|| "a file was changed, added or removed since".to_string()),
+        missing.or_else(|| changed(&now, &then)),
         format!("{} files", now.len()),
     );
     let source = match &plan.tokenizer.source {

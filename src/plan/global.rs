@@ -39,7 +39,8 @@ pub const EXACT_DEDUPE: Spec = Spec {
             name: AGAINST,
             kind: Kind::Folders,
             default: Some("[]"),
-            doc: "Output folders of earlier runs with an index of this stage ('write_index') of the same 'normalise'. \
+            doc: "Output folders of earlier runs, as paths from the pipeline file, with an index of this stage \
+                  ('write_index') of the same 'normalise'. \
                   An index holds the documents of its own run: of a chain of releases name each",
         },
         WRITES_INDEX,
@@ -139,7 +140,8 @@ pub const SPAN_DEDUPE: Spec = Spec {
     summary: "Cuts stretches of tokens out of documents that stand elsewhere in the corpus",
     details: "Every token that lies in a stretch of 'min_tokens' tokens which stands elsewhere too, in another document \
               or in the same one, is found exactly (as with the suffix arrays of Lee et al. 2022) and goes, but for the \
-              first occurrence: that of the smallest (place in 'inputs', id), then the first in the document. Runs of \
+              first occurrence: that of the smallest (place in 'inputs', id), then the first in the document. Of a text \
+              that overlaps its own copies, such as one word said a thousand times, less than 'min_tokens' may stay. Runs of \
               tokens with the smallest hash in each stretch propose what is compared (winnowing: Schleimer et al. \
               2003), the tokens themselves decide. Cuts are made at borders of characters: of one that a stretch holds \
               only in part, nothing goes. The document keeps its id, what comes after sees the text that is left, with \
@@ -330,7 +332,8 @@ pub const NEAR_DEDUPE: Spec = Spec {
             name: AGAINST,
             kind: Kind::Folders,
             default: Some("[]"),
-            doc: "Output folders of earlier runs with an index of this stage ('write_index') of the same shingles, and \
+            doc: "Output folders of earlier runs, as paths from the pipeline file, with an index of this stage \
+                  ('write_index') of the same shingles, and \
                   of 'shingle_tokens' the same tokenizer; similarity, measure, bands and seed may be others. An index \
                   holds the documents of its own run: of a chain of releases name each. The two bounds count what goes \
                   because of them too",

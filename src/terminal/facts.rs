@@ -301,8 +301,10 @@ mod tests {
 
     #[test]
     fn a_phase_says_how_far_it_is() {
-        let mut facts = Facts::default();
-        facts.labels = vec!["tokenize".to_string(), "length".to_string()];
+        let mut facts = Facts {
+            labels: vec!["tokenize".to_string(), "length".to_string()],
+            ..Facts::default()
+        };
         facts.begin("prepare", 400_000_000, Unit::Bytes, 0.0);
         facts.advance(100_000_000, false);
         facts.tokens(25_000_000);

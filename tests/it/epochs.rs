@@ -123,6 +123,8 @@ fn epochs_stand_one_after_another_with_chances_of_their_own() {
     let once = run(&folder, "{ strategy: shuffle }", "{ method: none }", "once");
     let once: Vec<String> = self::begun(&once).into_iter().map(|(id, _)| id).collect();
     assert_eq!(first, once);
+    let table = folder.goodput(&["audit", "out"]).stdout;
+    assert!(table.contains("repeated: 9,242 of"), "{table}");
     let exact = ["audit", "out", "--threshold", "0.5", "--exact"];
     assert_eq!(folder.goodput(&exact).code, Some(0));
 }

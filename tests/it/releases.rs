@@ -391,7 +391,7 @@ fn of_a_chain_each_release_is_named() {
     let check = folder.goodput(&["check", "four.yaml"]);
     assert_eq!(check.code, Some(0), "{check:?}");
     assert!(
-        check.stdout.contains("two against one/index/"),
+        check.stdout.contains("(two against one)"),
         "{}",
         check.stdout
     );
@@ -433,6 +433,55 @@ fn of_a_chain_each_release_is_named() {
             .count();
         assert_eq!(of(release), said as u64, "{release}");
     }
+}
+
+/// A pipeline file that stays as it is from month to month: folders and releases are named on the command line.
+#[test]
+fn two_stages_and_folders_named_by_the_command_are_proved_and_a_changed_release_is_named() {
+    let folder = Folder::new();
+    let documents = corpus(15, 180);
+    for (name, range) in [("a", 0..60), ("b", 60..120), ("c", 120..180)] {
+        write(&folder, name, &documents[range]);
+    }
+    let stages = |against: &str| {
+        let more = format!("write_index: true, against: {against}");
+        format!("  - exact_dedupe: {{ {more} }}\n  - {NEAR}, {more} }}\n")
+    };
+    made(&folder, "one", &["a"], &stages("[]"));
+    made(&folder, "two", &["b"], &stages("[one]"));
+    // Each stage of the second release was made against an index of its own kind, which is named here.
+    pipeline(&folder, "three", &["c"], &stages("[one, two]"));
+    let check = folder.goodput(&["check", "three.yaml"]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(!check.stdout.contains("warning"), "{}", check.stdout);
+    // The folder that the file names is a release where the command names another.
+    let set = ["exact_dedupe", "near_dedupe"].map(|stage| format!("stages.{stage}.against=[one]"));
+    go(
+        &folder,
+        "one",
+        &["--out", "again", "--set", &set[0], "--set", &set[1]],
+    );
+    folder.verify("again");
+    let path = folder.path("one/index/near_dedupe-part-00000.parquet");
+    let mut bytes = fs::read(&path).expect("read");
+    bytes[100] ^= 1;
+    fs::write(&path, bytes).expect("written");
+    let ran = folder.goodput(&["verify", "again", "--inputs"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.stdout
+            .contains("near_dedupe-part-00000.parquet ('against' of near_dedupe) was changed"),
+        "{ran:?}"
+    );
+    fs::rename(folder.path("one"), folder.path("elsewhere")).expect("moved");
+    let ran = folder.goodput(&["verify", "again", "--inputs"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("is no output folder"), "{ran:?}");
+    assert!(
+        ran.stdout
+            .contains("holds        the tokens are those of the inputs"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -513,6 +562,11 @@ fn what_cannot_be_compared_with_is_refused_with_the_way_out() {
     folder
         .goodput(&["run", "words.yaml", "--replace"])
         .refuses(&["this run's own output folder"]);
+    pipeline(&folder, "inside", &["a"], &near("against: words"));
+    folder
+        .goodput(&["run", "inside.yaml", "--out", "words/inside"])
+        .refuses(&["would hold this run's output folder", "beside it"]);
+    assert!(!folder.path("words/inside").exists());
     // Shingles of tokens are those of one tokenizer.
     let other = crate::support::byte_tokenizer_with(&[("t", "h")]);
     folder.write("other.json", other.to_string());
