@@ -16,7 +16,7 @@ const PARTS: i64 = 10;
 const LINES_BEFORE: usize = 20;
 /// Least rise above the usual loss, in nats a token, that is a spike.
 const LEAST_RISE_NATS: f64 = 0.25;
-/// A spike rises by more than so many standard deviations, taken as 1.4826 median absolute deviations.
+/// A spike rises by more than so many standard deviations of the lines before it.
 const DEVIATIONS: f64 = 6.0;
 /// Spikes that are shown: those that rise most.
 const SPIKES_SHOWN: usize = 5;
@@ -216,9 +216,8 @@ fn spikes(trace: &Trace, names: &[String]) -> Vec<Spike> {
             };
             let recent = &before[before.len().saturating_sub(LINES_BEFORE)..];
             if recent.len() >= LINES_BEFORE / 2 {
-                let usual = median(recent.to_vec());
-                let deviation = median(recent.iter().map(|other| (other - usual).abs()).collect());
-                if loss - usual > LEAST_RISE_NATS.max(DEVIATIONS * 1.4826 * deviation) {
+                let (usual, deviation) = middle_and_deviation(recent.to_vec());
+                if loss - usual > LEAST_RISE_NATS.max(DEVIATIONS * deviation) {
                     let report = SpikeReport {
                         line: format!("{}:{}", names[row.file], row.line),
                         first_step: row.after + 1,
@@ -247,10 +246,13 @@ fn spikes(trace: &Trace, names: &[String]) -> Vec<Spike> {
     found
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// Median, and standard deviation by the distance of the quartiles, as a normal distribution has it. Unlike the median
+/// of distances from the median, that is not 0 where a loss goes up and down by turns.
+fn middle_and_deviation(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
-    // Of an even number the mean of the two in the middle: a loss that goes up and down by turns has its middle there.
-    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+    let last = values.len() - 1;
+    let quarter = |quarters: usize| values[last * quarters / 4];
+    (quarter(2), (quarter(3) - quarter(1)) / 1.349)
 }
 
 impl Spike {
