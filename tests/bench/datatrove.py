@@ -19,8 +19,6 @@ Seconds are of the clock; those of the processors stand beside them, and say mor
 alone. Without --files it takes ../shared/data/mix, without --tokenizer GPT-2's from ../shared.
 """
 
-import argparse
-import glob
 import json
 import os
 import subprocess
@@ -28,7 +26,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rivals import PROGRAM, SHARED, Stopwatch, enter_venv, messages_kept_in, show
+from rivals import PROGRAM, Stopwatch, enter_venv, messages_kept_in, read_arguments, show
 
 # This file has the name of the package, which must be found and not this file.
 sys.path = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]
@@ -130,14 +128,7 @@ def run_goodput(files, tokenizer, threads, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--files", nargs="+", default=[str(SHARED / "mix" / "*.jsonl.zst")])
-    parser.add_argument("--tokenizer", default=str(SHARED / "tokenizers" / "gpt2" / "tokenizer.json"))
-    arguments = parser.parse_args()
-    files = sorted({Path(file).resolve() for pattern in arguments.files for file in glob.glob(pattern)})
-    if not files:
-        parser.error("no files")
+    arguments, files = read_arguments(__doc__)
     enter_venv("datatrove-venv", PACKAGES)
     tokenizer = str(Path(arguments.tokenizer).resolve())
     with tempfile.TemporaryDirectory() as folder:

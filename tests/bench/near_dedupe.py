@@ -18,9 +18,7 @@ them, for how many dropped documents no kept document is similar enough (at leas
 are similar to a kept one that stands before them.
 """
 
-import argparse
 import collections
-import glob
 import hashlib
 import json
 import os
@@ -29,7 +27,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rivals import PROGRAM, SHARED, Stopwatch, enter_venv, messages_kept_in, show
+from rivals import PROGRAM, Stopwatch, enter_venv, messages_kept_in, read_arguments, show
 
 # The folder holds a file with the name of a package, which must be found and not that file.
 sys.path = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]
@@ -180,14 +178,7 @@ def judge(documents, pairs, kept):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--files", nargs="+", default=[str(SHARED / "mix" / "*.jsonl.zst")])
-    parser.add_argument("--tokenizer", default=str(SHARED / "tokenizers" / "gpt2" / "tokenizer.json"))
-    arguments = parser.parse_args()
-    files = sorted({Path(file).resolve() for pattern in arguments.files for file in glob.glob(pattern)})
-    if not files:
-        parser.error("no files")
+    arguments, files = read_arguments(__doc__)
     enter_venv("near-dedupe-venv", PACKAGES, ALONE)
     tokenizer = str(Path(arguments.tokenizer).resolve())
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,8 @@
 """What the comparisons with other programs share: an environment with their packages, and a stopwatch."""
 
+import argparse
 import contextlib
+import glob
 import os
 import resource
 import subprocess
@@ -33,6 +35,19 @@ def enter_venv(name, packages, without_dependencies=()):
     if Path(sys.prefix).resolve() != venv.resolve():
         python = str(venv / "bin" / "python")
         os.execv(python, [python, *sys.argv])
+
+
+def read_arguments(text):
+    """Threads and tokenizer as the command line says them, and the files."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--files", nargs="+", default=[str(SHARED / "mix" / "*.jsonl.zst")])
+    parser.add_argument("--tokenizer", default=str(SHARED / "tokenizers" / "gpt2" / "tokenizer.json"))
+    arguments = parser.parse_args()
+    files = sorted({Path(file).resolve() for pattern in arguments.files for file in glob.glob(pattern)})
+    if not files:
+        parser.error("no files")
+    return arguments, files
 
 
 class Stopwatch:
