@@ -3,7 +3,7 @@
 //! bounded memory and time.
 
 use super::same_bytes::{assert_same, bytes_of};
-use crate::support::{Folder, Numbers, Ran, byte_tokenizer, line};
+use crate::support::{Folder, Numbers, Ran, anonymous_bytes, byte_tokenizer, line};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use base64::Engine;
@@ -40,22 +40,12 @@ fn watched(folder: &Folder, arguments: &[&str]) -> (Ran, u64) {
     };
     let stdout = read(Box::new(child.stdout.take().expect("piped")));
     let stderr = read(Box::new(child.stderr.take().expect("piped")));
-    let status = format!("/proc/{}/status", child.id());
     let (start, mut peak) = (Instant::now(), 0);
     let code = loop {
         if let Some(status) = child.try_wait().expect("waits") {
             break status.code();
         }
-        if let Ok(text) = fs::read_to_string(&status)
-            && let Some(line) = text.lines().find(|line| line.starts_with("RssAnon:"))
-        {
-            let kib: u64 = line
-                .split_whitespace()
-                .nth(1)
-                .and_then(|number| number.parse().ok())
-                .expect("kilobytes");
-            peak = peak.max(kib << 10);
-        }
+        peak = peak.max(anonymous_bytes(child.id()).unwrap_or(0));
         if start.elapsed() > LONGEST {
             child.kill().expect("kills");
             panic!("{arguments:?} did not end; {peak} bytes");

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use super::same_bytes::{Numbers, documents, jsonl, prose, run_command, shared, stderr};
+use crate::support::anonymous_bytes;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -15,18 +16,9 @@ fn peak(pipeline: &Path, out: &Path, more: &[&str]) -> u64 {
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
-    let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
-    // The line is gone once the process has ended.
-    while let Ok(text) = fs::read_to_string(&status)
-        && let Some(line) = text.lines().find(|line| line.starts_with("RssAnon:"))
-    {
-        let kib: u64 = line
-            .split_whitespace()
-            .nth(1)
-            .and_then(|number| number.parse().ok())
-            .expect("kilobytes");
-        peak = peak.max(kib << 10);
+    while let Some(bytes) = anonymous_bytes(child.id()) {
+        peak = peak.max(bytes);
         std::thread::sleep(Duration::from_millis(10));
     }
     let output = child.wait_with_output().expect("ends");

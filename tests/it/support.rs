@@ -695,6 +695,17 @@ impl Out {
     }
 }
 
+/// Anonymous memory of a process; `None` once it has ended.
+pub fn anonymous_bytes(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
+    let kib = line.split_whitespace().nth(1);
+    let kib: u64 = kib
+        .and_then(|number| number.parse().ok())
+        .expect("kilobytes");
+    Some(kib << 10)
+}
+
 /// Every row of one shard.
 pub fn rows_of(shard: &Path) -> Vec<Row> {
     let mut rows = Vec::new();
