@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::TokenizerError;
 
 /// Largest tokenizer file read, after decompression. The largest published ones are near 40 MB.
-const MAX_FILE_BYTES: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 29;
 
 /// First bytes of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
