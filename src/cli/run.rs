@@ -4,8 +4,10 @@ use super::{CliError, STOP, default_memory_bytes, parse_bytes, parse_share};
 use crate::audit;
 use crate::engine::{self, EngineError, RunOptions};
 use crate::plan::{Overrides, load};
+use crate::spill::IoContext;
 use crate::terminal::{self, ProgressMode, Reporter};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Run a pipeline; an interrupted run of the same plan continues by itself.
 ///
@@ -55,6 +57,10 @@ pub struct WorkArguments {
     /// Bytes of input that a task takes, e.g. 64MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     slice: Option<u64>,
+    /// End with an error that names what is stuck where nothing was read, written or computed for this
+    /// long, e.g. 10m; wait for ever when absent.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    stall_timeout: Option<Duration>,
     /// How progress is shown.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     progress: ProgressMode,
@@ -84,6 +90,14 @@ impl WorkArguments {
                 }
             });
         }
+        if let Some(timeout) = self.stall_timeout {
+            std::thread::spawn(move || {
+                let stuck = STOP.stalled(timeout);
+                terminal::say(&format!("error: {stuck}"));
+                // Who waits for the disk sees no request to stop.
+                std::process::exit(1);
+            });
+        }
         Ok(Reporter::new(self.progress))
     }
 
@@ -100,6 +114,20 @@ impl WorkArguments {
             set,
             cache: super::cache_folder(),
         }
+    }
+}
+
+/// A time with a unit, e.g. `90s`, `10m`, `2h`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let seconds = [("s", 1), ("m", 60), ("h", 3600)]
+        .iter()
+        .find_map(|(unit, seconds)| {
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            number.checked_mul(*seconds)
+        });
+    match seconds {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err("must be a whole number above 0 with a unit, e.g. 90s, 10m or 2h".to_string()),
     }
 }
 
@@ -137,7 +165,8 @@ impl Run {
         };
         let outcome = engine::run(&plan, &options, &reporter, &STOP)?;
         if outcome.record.is_some() {
-            std::fs::write(outcome.out.join("run.log"), reporter.log())?;
+            let log = outcome.out.join("run.log");
+            std::fs::write(&log, reporter.log()).context("write", &log)?;
         }
         let out = outcome.out.display();
         let mut text = match &outcome.record {

@@ -364,7 +364,9 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 Some(estimator) => estimator,
                 None => {
                     progress.begin("fit", self.view.tokens, Unit::Tokens);
+                    let fitting = stop.at(format!("the fit in {}", fit_folder.display()));
                     let estimator = self.fitted(&fit_folder, stop)?;
+                    drop(fitting);
                     progress.end();
                     phase_ended("fit");
                     stop.check()?;
@@ -395,6 +397,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             small.sort_by_key(|&number| (std::cmp::Reverse(tokens(number)), number));
             let work = |number: usize, workers: usize| {
                 stop.check()?;
+                let _item = stop.at(format!("scoring {}", place(number).display()));
                 self.task(number, &place(number), estimator.as_ref(), workers)?;
                 progress.advance(tokens(number));
                 Ok::<(), EngineError>(())
