@@ -23,16 +23,18 @@ const NO_SPACE: &str = "28";
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("failpoints-{}.so", std::process::id()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failpoints.so");
+        // Another process may be using the one that is there.
+        let made = path.with_extension(std::process::id().to_string());
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/failpoints.c");
         let compiled = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-            .arg(&path)
+            .arg(&made)
             .arg(source)
             .output()
             .expect("a C compiler, which links Rust too");
         assert!(compiled.status.success(), "{}", stderr(&compiled));
+        fs::rename(&made, &path).expect("renames");
         path
     })
 }
