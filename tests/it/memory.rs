@@ -310,7 +310,7 @@ fn no_shape_of_the_input_takes_memory_beyond_the_budget() {
     });
     // What a document takes grows with its length alone, and by no more than this a byte.
     assert!(
-        long < one + (64 * 8 << 20),
+        long < one + (64 * 8_000_000),
         "a long document: {} MiB",
         long >> 20
     );
