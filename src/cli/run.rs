@@ -6,6 +6,7 @@ use crate::engine::{self, EngineError, RunOptions};
 use crate::plan::{Overrides, Plan, load};
 use crate::terminal::{self, MetricsAddress, Places, ProgressMode, Reporter};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Run a pipeline; an interrupted run of the same plan continues by itself.
 ///
@@ -55,6 +56,10 @@ pub struct WorkArguments {
     /// Bytes of input that a task takes, e.g. 64MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     slice: Option<u64>,
+    /// End with an error that names what is stuck where nothing was read, written or computed for this
+    /// long, e.g. 10m; wait for ever when absent.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    stall_timeout: Option<Duration>,
     /// How progress is shown: at most a line in 30 seconds where there is no bar.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     progress: ProgressMode,
@@ -95,6 +100,14 @@ impl WorkArguments {
                 }
             });
         }
+        if let Some(timeout) = self.stall_timeout {
+            std::thread::spawn(move || {
+                let stuck = STOP.stalled(timeout);
+                terminal::say(&format!("error: {stuck}"));
+                // Who waits for the disk sees no request to stop.
+                std::process::exit(1);
+            });
+        }
         let mut reporter = Reporter::new(self.progress, self.verbose, self.places(plan));
         if let Some(listener) = metrics {
             reporter.serve(listener)?;
@@ -132,6 +145,20 @@ impl WorkArguments {
             set,
             cache: super::cache_folder(),
         }
+    }
+}
+
+/// A time with a unit, e.g. `90s`, `10m`, `2h`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let seconds = [("s", 1), ("m", 60), ("h", 3600)]
+        .iter()
+        .find_map(|(unit, seconds)| {
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            number.checked_mul(*seconds)
+        });
+    match seconds {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err("must be a whole number above 0 with a unit, e.g. 90s, 10m or 2h".to_string()),
     }
 }
 

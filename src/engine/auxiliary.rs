@@ -16,6 +16,7 @@ use crate::shard::AuxiliaryEntry;
 use crate::source::{self, FoundFile, SourceError};
 use crate::spill::IoContext;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -80,8 +81,8 @@ pub(super) fn bad_records(tasks: &[TaskData]) -> io::Result<Option<String>> {
 pub struct AuxiliaryFile {
     /// What the manifest says of it. Empty of a checksum until [`Auxiliary::read_checksums`].
     pub entry: AuxiliaryEntry,
-    /// Where it is.
-    pub path: PathBuf,
+    /// Where it is, and what it was like when it was found.
+    pub found: FoundFile,
     /// Whether a per-document stage or a dedupe reads it, so that it shapes what `prepare` writes.
     pub shapes_prepare: bool,
 }
@@ -131,7 +132,7 @@ impl Auxiliary {
                             records: None,
                             quarantined: None,
                         },
-                        path: found.path,
+                        found,
                         shapes_prepare: !is_score && !matches!(option.kind, Kind::Folders),
                     });
                 };
@@ -191,18 +192,55 @@ impl Auxiliary {
     ) -> Result<(), EngineError> {
         self.files.par_iter_mut().try_for_each(|file| {
             stop.check()?;
-            file.entry.checksum = format!("{:032x}", source::file_checksum(&file.path)?);
-            advance(file.entry.bytes);
+            let _item = stop.at(format!("reading {}", file.found.path.display()));
+            let told = |bytes| {
+                stop.alive();
+                advance(bytes);
+            };
+            let checksum = source::file_checksum(&file.found.path, &told)?;
+            file.entry.checksum = format!("{checksum:032x}");
+            file.found.unchanged()?;
             Ok(())
         })
     }
 
+    /// Proves that none of them was changed since it was found. One that was only written again is none.
+    ///
+    /// # Errors
+    /// When one was, or is gone.
+    pub fn unchanged(&self) -> Result<(), EngineError> {
+        for file in &self.files {
+            if let Err(error) = file.found.unchanged()
+                && format!("{:032x}", source::file_checksum(&file.found.path, &|_| {})?)
+                    != file.entry.checksum
+            {
+                // What was made of it lies in the work folder under the checksum of the one before.
+                return Err(EngineError::Failed(format!("{error}, and give --fresh")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has files that are found again looked at as they were the first time.
+    pub fn as_found(&self, inputs: &mut Inputs) {
+        let first: BTreeMap<&Path, &FoundFile> = self
+            .files
+            .iter()
+            .map(|file| (file.found.path.as_path(), &file.found))
+            .collect();
+        for file in &mut inputs.files {
+            if let Some(first) = first.get(file.found.path.as_path()) {
+                (file.found.bytes, file.found.modified) = (first.bytes, first.modified);
+            }
+        }
+    }
+
     /// The checksum of a file, read before where it is one of these.
     pub fn checksum(&self, path: &Path) -> Result<String, EngineError> {
-        let known = self.files.iter().find(|file| file.path == path);
+        let known = self.files.iter().find(|file| file.found.path == path);
         match known.filter(|file| !file.entry.checksum.is_empty()) {
             Some(file) => Ok(file.entry.checksum.clone()),
-            None => Ok(format!("{:032x}", source::file_checksum(path)?)),
+            None => Ok(format!("{:032x}", source::file_checksum(path, &|_| {})?)),
         }
     }
 
@@ -245,7 +283,7 @@ impl Auxiliary {
                     .filter(|row| row.file == number && row.tokens == 0)
                     .count() as u64;
             }
-            let here = |file: &&mut AuxiliaryFile| file.path == input.found.path;
+            let here = |file: &&mut AuxiliaryFile| file.found.path == input.found.path;
             for file in self.files.iter_mut().filter(here) {
                 (file.entry.records, file.entry.quarantined) = (Some(records), Some(unused));
             }

@@ -534,7 +534,7 @@ impl Emit<'_> {
         let folder = self.out.join("rejects");
         fresh_folder(&folder)?;
         if kept == RejectsKept::None {
-            std::fs::remove_dir(&folder)?;
+            std::fs::remove_dir(&folder).context("remove", &folder)?;
             return Ok(Vec::new());
         }
         let schema = Rejects::schema(true, kept == RejectsKept::Text, self.fields);
@@ -810,6 +810,7 @@ impl Emit<'_> {
         buffer
             .into_inner()
             .map_err(|e| e.into_error())
+            .and_then(|file| file.sync_data())
             .context("write", &temporary)?;
         std::fs::rename(&temporary, &path).context("write", &path)?;
         Ok((
@@ -850,6 +851,7 @@ impl<'a> RawRecords<'a> {
         }
         loop {
             if let Some(raw) = self.chunk.as_ref().and_then(|c| c.raw_at(place, spec)) {
+                found.unchanged()?;
                 return Ok(raw);
             }
             self.chunk = match &mut self.open {

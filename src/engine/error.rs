@@ -40,14 +40,15 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether a disk or a quota is full.
-    pub fn is_storage_full(&self) -> bool {
+    /// The kind of the I/O error that it comes from, where it comes from one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
         let first: &(dyn std::error::Error + 'static) = match self {
             EngineError::Io(error) | EngineError::Fit(FitError::Io(error)) => error,
             EngineError::Part(error) => error,
-            _ => return false,
+            EngineError::Source(error @ SourceError::Read { .. }) => error,
+            _ => return None,
         };
-        std::iter::successors(Some(first), |error| {
+        let kinds = std::iter::successors(Some(first), |error| {
             match error.downcast_ref::<io::Error>() {
                 // An I/O error passes over the error that it wraps when it is asked for its source.
                 Some(error) => error
@@ -56,12 +57,14 @@ impl EngineError {
                 None => error.source(),
             }
         })
-        .filter_map(|error| error.downcast_ref::<io::Error>())
-        .any(|error| {
-            matches!(
-                error.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            )
+        .filter_map(|error| error.downcast_ref::<io::Error>().map(io::Error::kind));
+        // The outermost one that says more than that there was an error.
+        kinds.reduce(|kind, inner| {
+            if kind == io::ErrorKind::Other {
+                inner
+            } else {
+                kind
+            }
         })
     }
 

@@ -210,8 +210,12 @@ impl Inputs {
             .par_iter()
             .map(|file| {
                 stop.check()?;
-                let checksum = source::file_checksum(&file.found.path)?;
-                advance(file.found.bytes);
+                let _item = stop.at(format!("reading {}", file.found.path.display()));
+                let checksum = source::file_checksum(&file.found.path, &|bytes| {
+                    stop.alive();
+                    advance(bytes);
+                })?;
+                file.found.unchanged()?;
                 Ok(format!("{checksum:032x}"))
             })
             .collect()

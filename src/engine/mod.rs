@@ -115,6 +115,7 @@ mod run;
 mod scores;
 mod segments;
 mod spans;
+mod stop;
 mod teach;
 mod threshold;
 mod verify;
@@ -129,37 +130,9 @@ pub use inputs::{Inputs, default_task_bytes};
 pub use progress::{Flow, Progress, Silent, Unit};
 pub use releases::{IndexFile, Release, Releases, writes_index};
 pub use run::{
-    Outcome, PhaseTime, Prepared, RunOptions, RunRecord, anonymous_bytes, core_seconds, fit,
-    prepare, run,
+    Outcome, PhaseTime, Prepared, RunOptions, RunRecord, anonymous_bytes, fit, prepare, run,
 };
+pub use stop::{Item, Stop, core_seconds};
 pub use teach::{Judge, Taught};
 pub use threshold::threshold;
 pub use verify::{Check, CheckState, VerifyOptions, plan_of, verify};
-
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A request to stop, seen by all workers between two pieces of work.
-#[derive(Debug, Default)]
-pub struct Stop(AtomicBool);
-
-impl Stop {
-    /// Nothing asks to stop.
-    pub const fn new() -> Stop {
-        Stop(AtomicBool::new(false))
-    }
-    /// Asks all workers to stop soon.
-    pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-    /// An error where somebody asked to stop.
-    ///
-    /// # Errors
-    /// [`EngineError::Interrupted`].
-    pub fn check(&self) -> Result<(), EngineError> {
-        if self.0.load(Ordering::Relaxed) {
-            Err(EngineError::Interrupted)
-        } else {
-            Ok(())
-        }
-    }
-}

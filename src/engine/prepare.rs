@@ -339,6 +339,7 @@ impl Prepare<'_> {
         for (file, slice) in &task.pieces {
             let input = self.inputs.input_of(*file);
             let found = &self.inputs.files[*file as usize].found;
+            let _item = stop.at(format!("reading {} ({slice})", found.path.display()));
             let mut reader = Reader::open(found, slice, &input.spec)?;
             if alone {
                 while let Some(chunk) = reader.next_chunk()? {

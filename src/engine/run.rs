@@ -19,6 +19,7 @@ use super::releases::{self, Releases};
 use super::scores::{ScorePhase, Scores, TokenView, Wanted};
 use super::segments::Segments;
 use super::spans::span_dedupe;
+use super::stop::core_seconds;
 use super::teach::{self, Judge, Taught};
 use super::verify::path_from;
 use super::work::{Lock, write_whole};
@@ -105,6 +106,10 @@ pub struct RunRecord {
     pub core_seconds: f64,
     /// Largest anonymous memory seen, in bytes, where the system tells.
     pub peak_anonymous_bytes: Option<u64>,
+    /// A hash of names, sizes and times of all files that were read: where it is the same, the folder is complete
+    /// without their being read again.
+    #[serde(default)]
+    pub files_read: String,
 }
 
 /// A finished run.
@@ -118,17 +123,6 @@ pub struct Outcome {
     pub manifest: Manifest,
     /// Times; `None` where the folder was complete already.
     pub record: Option<RunRecord>,
-}
-
-/// CPU seconds of this process so far; 0 where the system does not tell.
-pub fn core_seconds() -> f64 {
-    // Fields 14 and 15 after the name in parentheses: user and system time in ticks of 10 ms.
-    let read = || -> Option<f64> {
-        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        Some((fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?) / 100.0)
-    };
-    read().unwrap_or(0.0)
 }
 
 /// Anonymous memory of this process now, in bytes, where the system tells; `VmHWM` would count mapped files too.
@@ -231,6 +225,8 @@ pub struct Prepared {
 /// Problems of the request, none of the data.
 pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineError> {
     let mut problems = Vec::new();
+    // As the files are before the first of them is read; what is wrong with them is said below.
+    let before = Auxiliary::find(plan, &[]).unwrap_or_default();
     let inputs = match Inputs::find(plan) {
         Ok(inputs) => Some(inputs),
         Err(EngineError::Problems(Problems(found))) => {
@@ -380,6 +376,9 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
         }
         Err(other) => return Err(other),
     };
+    for file in before.files {
+        file.found.unchanged()?;
+    }
     let taught = judges.values().filter_map(|judge| judge.taught.as_ref());
     let mut warnings: Vec<String> = taught.flat_map(|taught| taught.warnings.clone()).collect();
     warnings.extend(releases.values().flat_map(Releases::warnings));
@@ -676,7 +675,7 @@ fn look(
     plan: &Plan,
     options: &RunOptions,
 ) -> Result<(Option<Manifest>, bool), EngineError> {
-    if let Ok(text) = std::fs::read_to_string(out.join("manifest.json")) {
+    if let Some(text) = read_if_there(&out.join("manifest.json"))? {
         let Ok(manifest) = Manifest::parse(&text) else {
             return Ok((None, false));
         };
@@ -686,17 +685,43 @@ fn look(
     }
     let work = out.join("work");
     let only = |folder: &Path, names: &[&str]| -> Result<bool, EngineError> {
-        if !folder.exists() {
-            return Ok(true);
-        }
-        let mut entries = std::fs::read_dir(folder).context("list", folder)?.flatten();
-        Ok(entries.all(|entry| names.iter().any(|name| entry.file_name() == *name)))
+        let found = names_in(folder)?;
+        Ok(found
+            .iter()
+            .all(|found| names.iter().any(|name| found == *name)))
     };
     // A run that was killed at its very beginning leaves a lock without an owner.
     let empty = only(out, &["work"])? && only(&work, &["lock", "owner.tmp"])?;
-    let begun = std::fs::read_to_string(work.join("owner"))
-        .is_ok_and(|found| found == owner(plan, options));
+    let begun = read_if_there(&work.join("owner"))? == Some(owner(plan, options));
     Ok((None, empty || begun))
+}
+
+/// A text, or `None` where there is no such file. One that is there and cannot be read is an error: without it a folder
+/// would pass for somebody else's.
+fn read_if_there(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error).context("read", path),
+    }
+}
+
+/// What stands in a folder; nothing where there is none.
+fn names_in(folder: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.context("list", folder)?,
+    };
+    entries
+        .map(|entry| Ok(entry.context("list", folder)?.file_name()))
+        .collect()
 }
 
 fn owner(plan: &Plan, options: &RunOptions) -> String {
@@ -748,8 +773,9 @@ fn claim(
     if let Some(manifest) = complete.filter(|_| !options.fresh) {
         still_holds(out, &manifest, prepared)?;
         // Left behind by a run that was killed after its last file; a folder that is kept has no owner.
-        if work.join("owner").exists() {
-            remove(&work)?;
+        let left = names_in(&work)?;
+        if left.iter().any(|name| name == "owner") || left.iter().all(|name| name == "lock") {
+            remove_leftover(&work)?;
         }
         return Ok(Claimed::Complete(Box::new(manifest)));
     }
@@ -764,9 +790,9 @@ fn claim(
             remove(&out.join(name))?;
             remove(&out.join(name).with_extension("tmp"))?;
         }
-        for entry in std::fs::read_dir(&work).context("list", &work)?.flatten() {
-            if entry.file_name() != "lock" && entry.file_name() != "owner" {
-                remove(&entry.path())?;
+        for name in names_in(&work)? {
+            if name != "lock" && name != "owner" {
+                remove(&work.join(name))?;
             }
         }
     }
@@ -784,35 +810,44 @@ fn is_work(name: &str) -> bool {
 /// Removes what runs of ours left in a work folder that the user named, which may hold other things of
 /// theirs; not the lock.
 fn remove_work(named: &Path) -> Result<(), EngineError> {
-    for entry in std::fs::read_dir(named).context("list", named)?.flatten() {
-        let name = entry.file_name().to_string_lossy().to_string();
-        if is_work(&name) && name != "lock" {
-            remove(&entry.path())?;
+    for name in names_in(named)? {
+        if is_work(&name.to_string_lossy()) && name != "lock" {
+            remove(&named.join(name))?;
         }
     }
     Ok(())
+}
+
+/// Removes the work folder of an output. The owner goes after all else: as long as it is there, the next run knows what
+/// is left for a leftover.
+fn remove_leftover(work: &Path) -> Result<(), EngineError> {
+    for name in names_in(work)? {
+        if name != "lock" && name != "owner" {
+            remove(&work.join(name))?;
+        }
+    }
+    remove(&work.join("owner"))?;
+    remove(work)
 }
 
 /// Something in the output folder that no run of ours writes: with --replace too, it is not deleted.
 fn foreign(out: &Path) -> Result<Option<PathBuf>, EngineError> {
     let work = out.join("work");
     for folder in [out, &work] {
-        if !folder.exists() {
-            continue;
-        }
-        for entry in std::fs::read_dir(folder).context("list", folder)?.flatten() {
-            let name = entry.file_name().to_string_lossy().to_string();
+        for found in names_in(folder)? {
+            let name = found.to_string_lossy();
             let ours = if folder == out {
                 // A run that was killed while it wrote one leaves a temporary file.
                 let named = |ours: &&str| {
-                    name == **ours || Path::new(ours).with_extension("tmp") == Path::new(&name)
+                    name == **ours
+                        || Path::new(ours).with_extension("tmp") == Path::new(name.as_ref())
                 };
                 name == "work" || finish::OUTPUT_NAMES.iter().any(named)
             } else {
                 is_work(&name)
             };
             if !ours {
-                return Ok(Some(entry.path()));
+                return Ok(Some(folder.join(found)));
             }
         }
     }
@@ -877,7 +912,7 @@ fn still_holds(out: &Path, manifest: &Manifest, prepared: &Prepared) -> Result<(
     let auxiliary = prepared.auxiliary.files.iter().map(|file| FileNow {
         key: [&file.entry.stage, &file.entry.option, &file.entry.name],
         what: format!("'{}' file", file.entry.option),
-        path: &file.path,
+        path: &file.found.path,
         bytes: file.entry.bytes,
     });
     let now = now.chain(auxiliary);
@@ -905,21 +940,21 @@ fn still_holds(out: &Path, manifest: &Manifest, prepared: &Prepared) -> Result<(
             }),
     );
     let mut then: BTreeMap<_, _> = then.map(|file| (file.0, file)).collect();
-    let made = std::fs::metadata(out.join("manifest.json"))
-        .and_then(|found| found.modified())
-        .ok();
+    // Reading all of them again only to say that nothing changed would take as long as a run. Times are compared with
+    // those that the run saw, not with when it was: a clock may have been set back.
+    let record = read_if_there(&out.join("run.json"))?;
+    let record: Option<RunRecord> = record.and_then(|text| serde_json::from_str(&text).ok());
+    let untouched = record.is_some_and(|record| {
+        record.files_read == files_read(&prepared.inputs, &prepared.auxiliary)
+    });
     for file in now {
         let (what, path) = (&file.what, file.path.display());
         let Some((_, bytes, checksum, _)) = then.remove(&file.key) else {
             return Err(redo(format!("was made before the {what} {path} was there")));
         };
-        // Reading all of them again only to say that nothing changed would take as long as a run.
-        let newer = std::fs::metadata(file.path)
-            .and_then(|found| found.modified())
-            .ok()
-            > made;
         let same = bytes == file.bytes
-            && (!newer || format!("{:032x}", source::file_checksum(file.path)?) == checksum);
+            && (untouched
+                || format!("{:032x}", source::file_checksum(file.path, &|_| {})?) == checksum);
         if !same {
             return Err(redo(format!(
                 "was made before the {what} {path} was changed"
@@ -932,6 +967,16 @@ fn still_holds(out: &Path, manifest: &Manifest, prepared: &Prepared) -> Result<(
         ))),
         None => Ok(()),
     }
+}
+
+/// A hash of names, sizes and times of what a run reads.
+fn files_read(inputs: &Inputs, auxiliary: &Auxiliary) -> String {
+    let found = inputs.files.iter().map(|file| &file.found);
+    let found = found.chain(auxiliary.files.iter().map(|file| &file.found));
+    let parts: Vec<_> = found
+        .map(|file| json!([file.name, file.bytes, format!("{:?}", file.modified)]))
+        .collect();
+    key(&parts.into())
 }
 
 fn remove(path: &Path) -> Result<(), EngineError> {
@@ -1025,13 +1070,22 @@ pub fn fit(
 }
 
 fn with_way_out(error: EngineError) -> EngineError {
-    match error.is_storage_full() {
-        true => EngineError::Failed(format!(
-            "{error}. Free space there, or name another folder with --out or --work; what was finished is kept, \
-             and the same command goes on from there"
-        )),
-        false => error,
-    }
+    let Some(kind) = error.io_kind() else {
+        return error;
+    };
+    let first = match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "Free space there, or name another folder with --out or --work"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "Give yourself the right to do that, or name another folder with --out or --work"
+        }
+        io::ErrorKind::NotFound => "Put back what is gone",
+        _ => "See to the disk or to what is in the way",
+    };
+    EngineError::Failed(format!(
+        "{error}. {first}; what was finished is kept, and the same command goes on from there"
+    ))
 }
 
 /// How far a run went.
@@ -1303,6 +1357,7 @@ fn go(
         let Some(stage) = plan.stages.get(at) else {
             break;
         };
+        let _at_stage = stop.at(format!("stage '{}'", stage.label));
         let phase = match stage.kind {
             StageRef::Document(_) => continue,
             StageRef::UnitDedupe(unit) => {
@@ -1537,6 +1592,7 @@ fn go(
         end_tokens: u32::from(frame_tokens[1].is_some()),
         shard_tokens: plan.output.shard_tokens,
     };
+    let at_arrange = stop.at("the order and packing");
     let layout = arrange(
         &decisions,
         &keys,
@@ -1546,6 +1602,7 @@ fn go(
         &spill,
         &work.join("layout"),
     )?;
+    drop(at_arrange);
     progress.end();
     clock.end("arrange");
 
@@ -1602,6 +1659,7 @@ fn go(
     let rejected = emit.rejected_usefulness();
     progress.end();
     clock.end("emit");
+    let at_evidence = stop.at(format!("writing rejects and evidence to {}", out.display()));
     progress.begin("rejects and evidence", 0, Unit::Rows);
     files.extend(emit.order(&layout)?);
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
@@ -1613,6 +1671,7 @@ fn go(
     let (quarantine, repeated_ids) = emit.quarantine(&inputs, &spill)?;
     files.push(quarantine);
     progress.end();
+    drop(at_evidence);
     clock.end("rejects and evidence");
     if !indexes.is_empty() {
         let fingerprint = tokenizer.fingerprint();
@@ -1660,8 +1719,11 @@ fn go(
         wall_seconds: clock.began.0.elapsed().as_secs_f64(),
         core_seconds: core_seconds() - clock.began.1,
         peak_anonymous_bytes: clock.peak(),
+        files_read: files_read(&inputs, &auxiliary),
         phases: clock.phases,
     };
+    // Some of them are read in several phases.
+    auxiliary.unchanged()?;
     let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::other)? + "\n";
     write_whole(&out.join("run.json"), text.as_bytes())?;
     write_whole(&out.join("manifest.json"), manifest_text.as_bytes())?;
@@ -1676,13 +1738,13 @@ fn go(
         if !request.keep_work {
             remove(&named.join("lock"))?;
         }
-        remove(&out.join("work"))?;
+        remove_leftover(&out.join("work"))?;
     } else if request.keep_work {
         // Without an owner it is no leftover of a run that was killed, and the next run leaves it alone.
         remove(&out.join("work").join("owner"))?;
     } else {
         drop(locks);
-        remove(&out.join("work"))?;
+        remove_leftover(&out.join("work"))?;
     }
     Ok(Ended::Finished(Box::new(Outcome {
         out,
@@ -1738,9 +1800,11 @@ fn named_set(
         };
         let place = stage.place(&[name]);
         let domain = reference_domain(&stage.options);
-        let inputs = Inputs::reference(plan, name, globs, domain, |message| {
+        let mut inputs = Inputs::reference(plan, name, globs, domain, |message| {
             plan.problem(place, message)
         })?;
+        // As they were when their checksums were read.
+        auxiliary.as_found(&mut inputs);
         let files = inputs.files.iter();
         let checksums = files
             .map(|file| auxiliary.checksum(&file.found.path))

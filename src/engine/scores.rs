@@ -369,7 +369,9 @@ impl<'a> ScorePhase<'_, '_, 'a> {
                 }
                 None => {
                     progress.begin("fit", self.view.tokens, Unit::Tokens);
+                    let fitting = stop.at(format!("the fit in {}", fit_folder.display()));
                     let estimator = self.fitted(&fit_folder, stop)?;
+                    drop(fitting);
                     progress.end();
                     phase_ended("fit");
                     stop.check()?;
@@ -400,6 +402,7 @@ impl<'a> ScorePhase<'_, '_, 'a> {
             small.sort_by_key(|&number| (std::cmp::Reverse(tokens(number)), number));
             let work = |number: usize, workers: usize| {
                 stop.check()?;
+                let _item = stop.at(format!("scoring {}", place(number).display()));
                 self.task(number, &place(number), estimator.as_ref(), workers)?;
                 progress.advance(tokens(number));
                 Ok::<(), EngineError>(())

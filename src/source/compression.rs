@@ -58,21 +58,14 @@ impl Compression {
     }
 }
 
-/// Opens a file, checks that it still has its size, and tells its compression.
+/// Opens a file, checks that it is still as it was found, and tells its compression.
 pub(super) fn open(file: &FoundFile) -> Result<(File, Compression), SourceError> {
     let failed = |source| SourceError::Read {
         path: file.path.clone(),
         source,
     };
     let mut handle = File::open(&file.path).map_err(failed)?;
-    let now = handle.metadata().map_err(failed)?.len();
-    if now != file.bytes {
-        return Err(SourceError::Changed {
-            path: file.path.clone(),
-            found: file.bytes,
-            now,
-        });
-    }
+    file.unchanged_by(&handle.metadata().map_err(failed)?)?;
     let mut first = Vec::with_capacity(4);
     Read::by_ref(&mut handle)
         .take(4)
@@ -83,11 +76,11 @@ pub(super) fn open(file: &FoundFile) -> Result<(File, Compression), SourceError>
     Ok((handle, compression))
 }
 
-/// XXH3-128 of a file as it lies on disk.
+/// XXH3-128 of a file as it lies on disk. `read` is told of the bytes as they come.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn file_checksum(path: &Path) -> Result<u128, SourceError> {
+pub fn file_checksum(path: &Path, read: &dyn Fn(u64)) -> Result<u128, SourceError> {
     let failed = |source| SourceError::Read {
         path: path.to_path_buf(),
         source,
@@ -105,6 +98,7 @@ pub fn file_checksum(path: &Path) -> Result<u128, SourceError> {
         }
         hash.update(bytes);
         let taken = bytes.len();
+        read(taken as u64);
         reader.consume(taken);
     }
 }
@@ -334,8 +328,10 @@ impl Input {
         if matches!(self.stream, Stream::Plain(_)) && self.uncompressed < self.file_bytes {
             return Err(SourceError::Changed {
                 path: self.path.clone(),
-                found: self.file_bytes,
-                now: self.uncompressed,
+                what: format!(
+                    "had {} bytes when it was found and now has {}",
+                    self.file_bytes, self.uncompressed
+                ),
             });
         }
         Ok(())

@@ -14,15 +14,13 @@ pub enum SourceError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file's size is not what it was when the run began.
-    #[error("{path}: had {found} bytes when it was found and now has {now}; inputs must not change during a run", path = path.display())]
+    /// The file is not what it was when the run began.
+    #[error("{path}: {what}; what a run reads must stay as it is until it ends: once it does, run the same command again", path = path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// Bytes when it was found.
-        found: u64,
-        /// Bytes now.
-        now: u64,
+        /// What is other now.
+        what: String,
     },
     /// A Parquet or Arrow file that does not hold together.
     #[error("{path}: is not a whole {format} file: {problem}; fetch it again or exclude it with \"!glob\"", path = path.display())]

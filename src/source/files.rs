@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 /// Longest glob in bytes: what Linux takes as a path.
 const MAX_GLOB_BYTES: usize = 4096;
@@ -26,6 +27,9 @@ pub struct FoundFile {
     pub name: String,
     /// Its size in bytes, as it lies on disk.
     pub bytes: u64,
+    /// When it was last written, where the system tells. Compared for equality alone, so a clock that jumps does
+    /// no harm.
+    pub modified: Option<SystemTime>,
 }
 
 impl FoundFile {
@@ -53,7 +57,42 @@ impl FoundFile {
                     path: path.to_path_buf(),
                 })?,
             bytes: metadata.len(),
+            modified: metadata.modified().ok(),
         })
+    }
+
+    /// Proves that the file is the one that was found: of the same size, and not written since. What was read of it
+    /// between two such looks is of one version.
+    ///
+    /// # Errors
+    /// When it is another one, or gone.
+    pub fn unchanged(&self) -> Result<(), SourceError> {
+        match fs::metadata(&self.path) {
+            Ok(now) => self.unchanged_by(&now),
+            Err(source) => Err(SourceError::Read {
+                path: self.path.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// The same, of a file that has been looked at.
+    pub(super) fn unchanged_by(&self, now: &fs::Metadata) -> Result<(), SourceError> {
+        let changed = |what: String| SourceError::Changed {
+            path: self.path.clone(),
+            what,
+        };
+        if now.len() != self.bytes {
+            let bytes = now.len();
+            return Err(changed(format!(
+                "had {} bytes when it was found and now has {bytes}",
+                self.bytes
+            )));
+        }
+        if now.modified().ok() != self.modified {
+            return Err(changed("was written to after it was found".to_string()));
+        }
+        Ok(())
     }
 }
 
@@ -145,9 +184,15 @@ pub fn find_files(base: &Path, globs: &[String]) -> Result<Vec<FoundFile>, Sourc
             path: path.clone(),
             source,
         };
-        let bytes = fs::metadata(&path).map_err(failed)?.len();
+        let metadata = fs::metadata(&path).map_err(failed)?;
         let real = fs::canonicalize(&path).map_err(failed)?;
-        found.push((FoundFile { path, name, bytes }, real));
+        let file = FoundFile {
+            path,
+            name,
+            bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+        };
+        found.push((file, real));
     }
     if found.is_empty() {
         return Err(none_left(&globs.join("', '")));
@@ -386,7 +431,7 @@ fn walk(folder: &Path, parts: &[Part], matched: &mut Vec<PathBuf>) -> Result<(),
     if let Part::Literal(name) = part {
         let path = folder.join(name);
         if rest.is_empty() {
-            if path.is_file() {
+            if is(&path, fs::Metadata::is_file)? {
                 matched.push(path);
             }
             return Ok(());
@@ -404,23 +449,43 @@ fn walk(folder: &Path, parts: &[Part], matched: &mut Vec<PathBuf>) -> Result<(),
         }
         match part {
             Part::AnyFolders => {
-                if path.is_dir() && !leads_back(&path) {
+                if is(&path, fs::Metadata::is_dir)? && !leads_back(&path) {
                     walk(&path, parts, matched)?;
                 }
             }
             _ if rest.is_empty() => {
-                if path.is_file() {
+                if is(&path, fs::Metadata::is_file)? {
                     matched.push(path);
                 }
             }
             _ => {
-                if path.is_dir() {
+                if is(&path, fs::Metadata::is_dir)? {
                     walk(&path, rest, matched)?;
                 }
             }
         }
     }
     Ok(())
+}
+
+/// What the system says of a link that leads to itself.
+const LOOP: i32 = if cfg!(target_os = "linux") { 40 } else { 62 };
+
+/// Whether there is such a thing. One that cannot be looked at is an error: without it the input would be another one.
+fn is(path: &Path, kind: fn(&fs::Metadata) -> bool) -> Result<bool, SourceError> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(kind(&found)),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+                || error.raw_os_error() == Some(LOOP) =>
+        {
+            Ok(false)
+        }
+        Err(source) => Err(SourceError::Read {
+            path: path.to_path_buf(),
+            source,
+        }),
+    }
 }
 
 fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>, SourceError> {

@@ -351,6 +351,7 @@ impl Chunk {
 /// Reads a slice of a file, chunk by chunk.
 pub struct Reader {
     kind: Kind,
+    file: FoundFile,
 }
 
 enum Kind {
@@ -378,21 +379,28 @@ impl Reader {
                 });
             }
         };
-        Ok(Reader { kind })
+        Ok(Reader {
+            kind,
+            file: file.clone(),
+        })
     }
 
-    /// The next whole records, or `None` at the end of the slice.
+    /// The next whole records, or `None` at the end of the slice: then all of them are of one version of the file.
     ///
     /// # Errors
-    /// When the file cannot be read further. Damage inside a gzip or zstd stream is not an error:
-    /// it ends the slice and stands in the summary.
+    /// When the file cannot be read further, or was changed since it was found. Damage inside a gzip or zstd stream is
+    /// not an error: it ends the slice and stands in the summary.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, SourceError> {
         let body = match &mut self.kind {
             Kind::Lines(reader) => reader.next(),
             Kind::Rows(reader) => reader.next(),
             Kind::Text(reader) => reader.next(),
-        }?;
-        Ok(body.map(|body| Chunk { body }))
+        };
+        // A file that is being written to looks damaged.
+        if !matches!(body, Ok(Some(_))) {
+            self.file.unchanged()?;
+        }
+        Ok(body?.map(|body| Chunk { body }))
     }
 
     /// Bytes of the file, as they lie on disk, that have been taken from it so far, for whoever watches; 0 where

@@ -8,6 +8,7 @@ mod contract;
 mod edits;
 mod epochs;
 mod estimators;
+mod failpoints;
 mod faults;
 mod fuzz;
 mod hostile;

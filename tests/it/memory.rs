@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use super::same_bytes::{Numbers, documents, jsonl, prose, run_command, shared, stderr};
-use crate::support::anonymous_bytes;
+use super::support::{anonymous_bytes, byte_tokenizer};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -205,3 +205,108 @@ fn two_gigabytes_fit_into_one() {
     );
     assert!(peak < (1 << 30) * 13 / 10, "{} MiB", peak >> 20);
 }
+
+/// A folder with the byte tokenizer and a pipeline of dedupes over `data/`.
+fn shape(write: impl Fn(&Path)) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(
+        folder.path().join("tokenizer.json"),
+        byte_tokenizer().to_string(),
+    )
+    .expect("writes");
+    let data = folder.path().join("data");
+    fs::create_dir_all(&data).expect("creates");
+    write(&data);
+    let text = "version: 1\nname: shape\nseed: 17\ninputs: [{ path: \"data/**/*.jsonl\", source: a, max_document_bytes: 8 MB }]\n\
+                tokenizer: { file: tokenizer.json, end_token: \"<|end|>\" }\nstages:\n  - exact_dedupe: {}\n  - near_dedupe: { min_similarity: 0.8 }\n\
+                \x20 - score: { estimator: random }\n  - select: { keep_share_of_tokens: 0.8, by: score }\norder: { strategy: sorted, by: score }\n\
+                pack: { method: best_fit, sequence_tokens: 2048 }\noutput: { path: out }\n";
+    let pipeline = folder.path().join("pipeline.yaml");
+    fs::write(&pipeline, text).expect("writes");
+    (folder, pipeline)
+}
+
+/// Writes lines of JSON with these texts.
+fn texts(path: &Path, texts: impl Iterator<Item = String>) {
+    let mut file = BufWriter::new(File::create(path).expect("creates"));
+    for text in texts {
+        writeln!(file, "{}", serde_json::json!({ "text": text })).expect("writes");
+    }
+    file.flush().expect("writes");
+}
+
+/// Memory follows neither the number of documents or files nor what they hold, as long as no document is long. With
+/// `GOODPUT_LARGE=1` a million documents and 100,000 files.
+#[test]
+fn no_shape_of_the_input_takes_memory_beyond_the_budget() {
+    let large = std::env::var_os("GOODPUT_LARGE").is_some();
+    let documents = if large { 1_000_000 } else { 40_000 };
+    let files = if large { 100_000 } else { 2_000 };
+    let words = |n: usize| {
+        let mut numbers = Numbers(n as u64);
+        (0..40)
+            .map(|_| format!("{:x}", numbers.below(1 << 20)))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let settings = ["--memory", "64MiB", "--threads", "2"];
+    let of = |name: &str, write: &dyn Fn(&Path)| {
+        let (folder, pipeline) = shape(write);
+        let peak = peak(&pipeline, &folder.path().join("out"), &settings);
+        println!("{name}: {} MiB", peak >> 20);
+        peak
+    };
+    let one = of("one document", &|data| {
+        texts(&data.join("a.jsonl"), std::iter::once(words(0)));
+    });
+    let lines = |of: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..documents).map(of).collect();
+        all
+    };
+    let shapes = [
+        ("empty documents", lines(&|_| String::new())),
+        ("one document again and again", lines(&|_| words(0))),
+        ("all different", lines(&words)),
+    ];
+    for (name, all) in &shapes {
+        let peak = of(name, &|data| {
+            texts(&data.join("a.jsonl"), all.iter().cloned())
+        });
+        assert!(
+            peak < one + BUDGET_AND_WORKERS,
+            "{name}: {} MiB, one document {} MiB",
+            peak >> 20,
+            one >> 20
+        );
+    }
+    let peak = of("many files", &|data| {
+        for number in 0..files {
+            let folder = data.join(format!("{:03}", number / 1_000));
+            fs::create_dir_all(&folder).expect("creates");
+            let path = folder.join(format!("{number}.jsonl"));
+            texts(&path, std::iter::once(words(number)));
+        }
+    });
+    assert!(
+        peak < one + BUDGET_AND_WORKERS,
+        "many files: {} MiB",
+        peak >> 20
+    );
+    let long = of("a document of 7.9 MB", &|data| {
+        let text = (0..40_000).map(words).collect::<Vec<_>>().join(" ");
+        texts(
+            &data.join("a.jsonl"),
+            std::iter::once(text[..7_900_000].to_string()),
+        );
+    });
+    // What a document takes grows with its length alone, and by no more than this a byte.
+    assert!(
+        long < one + (64 * 8_000_000),
+        "a long document: {} MiB",
+        long >> 20
+    );
+}
+
+/// The budget of the run above, which so far is that of sorts and fits, and what two workers take beside it while they
+/// are at work: 145 MiB were measured in all for documents that are all different.
+const BUDGET_AND_WORKERS: u64 = (64 + 2 * 56) << 20;
