@@ -9,12 +9,19 @@
 //! - `rate`: floating-point operations by named convention, MFU, HFU, expected ETTR, MTTF, the best
 //!   checkpoint interval. `published`: figures of papers, recomputed.
 //! - `join`: which rows and documents of the dataset the steps read.
-//! - `report`: all of it as JSON; `table`: for people.
+//! - `account`: these together are what is told of a run.
+//! - `fit`, `curve`, `paired`: power laws of the loss, the baseline's curve, what a few paired runs can tell.
+//! - `open` reads the logs; `report`: all of it as JSON; `table`: for people.
 
+mod account;
 mod attempts;
+mod curve;
+mod fit;
 mod hardware;
 mod join;
 mod model;
+mod open;
+mod paired;
 mod published;
 mod rate;
 mod report;
@@ -23,9 +30,12 @@ mod table;
 mod time;
 
 pub use attempts::{Attempt, Refusal, Row, Trace};
+pub use curve::{Curve, LEAST_BUDGETS, Outside};
+pub use fit::{Point, PowerLaw, Term, fit};
 pub use hardware::{CHIPS, Chip, Hardware};
 pub use join::{DocumentReport, JoinReport, PartReport, SpikeReport};
 pub use model::{CONVENTIONS, Convention, Model};
+pub use paired::{Paired, holm, minimum_detectable, paired, student_t_quantile};
 pub use published::{PUBLISHED, Published};
 pub use rate::{Reliability, best_interval_days, expected_ettr, mttf_days, utilization};
 pub use report::{

@@ -1,6 +1,6 @@
 //! The report for people.
 
-use super::report::duration;
+use super::account::duration;
 use super::{Category, JoinReport, PUBLISHED, Report, RunReport, TimeReport};
 use crate::audit::grouped;
 use std::fmt::Write;
