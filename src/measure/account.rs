@@ -4,17 +4,23 @@ use super::attempts::{Attempt, Known, Refusal, Trace, seconds, trace};
 use super::join::{JoinReport, join};
 use super::rate::impossible;
 use super::report::{
-    AttemptReport, BadLineReport, CostReport, DatasetReport, RateReport, ReliabilityReport,
-    RunReport, StepReport, TimeReport, TokenReport,
+    AttemptReport, BadLineReport, CostReport, DatasetReport, EvaluationReport, RateReport,
+    ReliabilityReport, RunReport, SelectionReport, StepReport, TimeReport, TokenReport,
+    TrainingReport,
 };
 use super::time::{Category, Done, Spent, split};
 use super::{
     Dataset, Reliability, RunRequest, best_interval_days, expected_ettr, mttf_days, utilization,
 };
+use crate::algo::novelty::effective_tokens;
 use crate::logs::{self, Log};
+use std::collections::BTreeMap;
 
 /// Tokens per step of a measure file and of a log may differ by this share before they are another run's.
 const TOKENS_AGREE: f64 = 1e-3;
+/// Where nothing but the learning rate tells, a schedule that ends above this share of its peak, and below the peak,
+/// is unfinished. One that never falls has nothing to finish.
+const LARGEST_LAST_RATE: f64 = 0.5;
 const MICROS_PER_DAY: f64 = 86_400e6;
 
 /// The report of a run whose logs have been read.
@@ -120,6 +126,8 @@ pub(super) fn run_report(
     });
     Ok(RunReport {
         name: run.name.clone(),
+        group: run.group.clone(),
+        seed: run.seed,
         format: format.to_string(),
         logs: names.to_vec(),
         time: whole.map(time_report),
@@ -137,8 +145,12 @@ pub(super) fn run_report(
         rate,
         reliability: reliability(run, &trace, &split.attempts, whole),
         cost: cost(run, whole, has_tokens.then_some(good), dataset.as_ref()),
+        held_out: held_out(names, &trace),
+        training: training(run, &trace, done, &mut inferred, &mut warnings),
+        selection: selection(run, dataset.as_ref()),
         dataset: dataset.map(|dataset| {
             let read = distinct_steps(&trace) as f64;
+            let unique = dataset.positions as f64 * (1.0 - dataset.repeated_share);
             DatasetReport {
                 path: dataset.path.display().to_string(),
                 checksum: dataset.name,
@@ -146,17 +158,127 @@ pub(super) fn run_report(
                 epochs_read: per_step
                     .filter(|_| dataset.positions > 0)
                     .map(|tokens| read * tokens / dataset.positions as f64),
+                effective_positions: per_step.map(|tokens| effective_tokens(unique, read * tokens)),
                 data_goodput: dataset.data_goodput,
+                forecast: dataset.usefulness,
                 is_named_in_log: trace.dataset.is_some(),
             }
         }),
         tokens,
         curriculum,
         last_training_loss_nats: trace.last_loss,
-        evaluations: trace.evaluations.clone(),
+        evaluations: losses(&trace),
         bad_lines,
         inferred,
         warnings,
+    })
+}
+
+/// The last unweighted loss of each split as a whole.
+fn losses(trace: &Trace) -> BTreeMap<String, (u64, f64)> {
+    let whole = trace.evaluations.iter().filter(|evaluation| {
+        evaluation.source.is_none() && !evaluation.is_weighted && evaluation.loss.is_finite()
+    });
+    whole
+        .map(|evaluation| (evaluation.split.clone(), (evaluation.step, evaluation.loss)))
+        .collect()
+}
+
+fn held_out(names: &[String], trace: &Trace) -> Vec<EvaluationReport> {
+    let report = |evaluation: &super::Evaluation| EvaluationReport {
+        split: evaluation.split.clone(),
+        source: evaluation.source.clone(),
+        dataset: evaluation.dataset.clone(),
+        is_weighted: evaluation.is_weighted,
+        step: evaluation.step,
+        loss_nats: Some(evaluation.loss).filter(|loss| loss.is_finite()),
+        tokens: evaluation.tokens,
+        bytes: evaluation.bytes,
+        line: format!("{}:{}", names[evaluation.file], evaluation.line),
+    };
+    trace.evaluations.iter().map(report).collect()
+}
+
+/// What the training was: its compute, and whether its schedule was finished.
+fn training(
+    run: &RunRequest,
+    trace: &Trace,
+    done: &Done,
+    inferred: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) -> TrainingReport {
+    let tokens = Some(done.good_tokens).filter(|tokens| *tokens > 0.0);
+    let by_model = tokens
+        .zip(run.model.as_ref())
+        .map(|(tokens, model)| tokens * model.flops_per_token());
+    let counted = Some(done.good_flop).filter(|flop| *flop > 0.0);
+    if counted.is_some() && by_model.is_none() && done.steps_without_flop > 0 {
+        warnings.push(format!(
+            "{} steps that count have no 'flops' on their line: the compute of the run is unknown; name the model",
+            done.steps_without_flop
+        ));
+    }
+    let by_log = counted.filter(|_| done.steps_without_flop == 0);
+    let last_step = trace
+        .attempts
+        .iter()
+        .filter_map(|attempt| attempt.rows.last())
+        .map(|row| row.step)
+        .max()
+        .unwrap_or(0);
+    let total_steps = run.total_steps.or(trace.schedule.total_steps);
+    let (peak, last) = (trace.schedule.peak, trace.schedule.last);
+    let schedule = match (total_steps, peak, last) {
+        // Logs that count from 0 end a step earlier.
+        (Some(total), ..) => match last_step + 1 >= i64::try_from(total).unwrap_or(i64::MAX) {
+            true => "finished",
+            false => "unfinished",
+        },
+        (None, Some(peak), Some(last)) if peak > 0.0 => {
+            inferred.push(format!(
+                "whether the schedule was finished is told by the learning rate, {last:.3e} at the end of {peak:.3e} at \
+                 its peak; 'total_steps' would be exact"
+            ));
+            match last > LARGEST_LAST_RATE * peak && last < peak {
+                true => "unfinished",
+                false => "finished",
+            }
+        }
+        _ => "unknown",
+    };
+    TrainingReport {
+        tokens,
+        flop: by_model.or(by_log),
+        flop_is_of: match (by_model, by_log) {
+            (Some(_), _) => Some("model"),
+            (None, Some(_)) => Some("log"),
+            _ => None,
+        },
+        active_parameters: run.model.as_ref().map(|model| model.active_parameters),
+        last_step,
+        total_steps,
+        peak_learning_rate: peak,
+        last_learning_rate: last,
+        schedule,
+    }
+}
+
+/// What choosing the data cost, where anybody says.
+fn selection(run: &RunRequest, dataset: Option<&Dataset>) -> Option<SelectionReport> {
+    let recorded = dataset.and_then(|dataset| dataset.core_seconds);
+    if run.selection.is_none() && recorded.is_none() {
+        return None;
+    }
+    let asked = run.selection.unwrap_or_default();
+    let core_seconds = asked.core_seconds.or(recorded).unwrap_or(0.0);
+    Some(SelectionReport {
+        core_seconds,
+        core_seconds_are_of: match (asked.core_seconds, recorded) {
+            (None, Some(_)) => "run.json",
+            _ => "request",
+        },
+        flop_per_core_second: asked.flop_per_core_second,
+        flop: core_seconds * asked.flop_per_core_second + asked.flop,
     })
 }
 
@@ -529,6 +651,10 @@ mod tests {
             model: None,
             hardware: None,
             dataset: None,
+            group: "run".to_string(),
+            seed: None,
+            total_steps: None,
+            selection: None,
         }
     }
 
@@ -605,6 +731,7 @@ mod tests {
                 version: 1,
                 name: "x".to_string(),
                 runs: vec![report],
+                progress: None,
             },
             &str::to_string,
         );
@@ -637,6 +764,9 @@ mod tests {
             positions,
             row_positions: row,
             data_goodput: Some(0.5),
+            core_seconds: None,
+            repeated_share: 0.0,
+            usefulness: None,
             epochs: 1,
             rows: 0,
             shards: Vec::new(),
@@ -718,6 +848,7 @@ mod tests {
                     version: 1,
                     name: "x".to_string(),
                     runs: vec![report],
+                    progress: None,
                 },
                 &str::to_string,
             );

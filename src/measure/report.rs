@@ -3,7 +3,8 @@
 use super::account::run_report;
 use super::join::JoinReport;
 use super::open::read;
-use super::{Dataset, Refusal, Request};
+use super::progress::{ProgressReport, progress};
+use super::{Dataset, Forecast, Refusal, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,6 +17,9 @@ pub struct Report {
     pub name: String,
     /// The runs, in the order of the request.
     pub runs: Vec<RunReport>,
+    /// How far the groups came beside the baseline; absent where it is not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressReport>,
 }
 
 /// A run.
@@ -23,6 +27,10 @@ pub struct Report {
 pub struct RunReport {
     /// What it is called.
     pub name: String,
+    /// The arm that it belongs to.
+    pub group: String,
+    /// What pairs it with a run of another arm.
+    pub seed: Option<u64>,
     /// Format of its logs.
     pub format: String,
     /// Its logs, in the order of the request.
@@ -60,6 +68,13 @@ pub struct RunReport {
     pub last_training_loss_nats: Option<f64>,
     /// The last loss of each evaluation, in nats a token, by split: step, loss.
     pub evaluations: BTreeMap<String, (u64, f64)>,
+    /// The last evaluation of each split and part.
+    pub held_out: Vec<EvaluationReport>,
+    /// What the training was.
+    pub training: TrainingReport,
+    /// What choosing its data cost; absent where nobody says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selection: Option<SelectionReport>,
     /// Lines that could not be read.
     pub bad_lines: BadLineReport,
     /// What was inferred, a sentence each.
@@ -220,10 +235,76 @@ pub struct DatasetReport {
     pub positions: u64,
     /// How often the run read it: positions of its steps / positions.
     pub epochs_read: Option<f64>,
+    /// D': what the token places that were read are worth in places that are read once, where some were read again
+    /// (arXiv 2305.16264); `null` where it is not known how many were read.
+    pub effective_positions: Option<f64>,
     /// Forecast data goodput g.
     pub data_goodput: Option<f64>,
     /// Whether the log itself names this dataset.
     pub is_named_in_log: bool,
+    /// What the ledger tells of usefulness.
+    #[serde(skip)]
+    pub forecast: Option<Forecast>,
+}
+
+/// The last evaluation of a split, or of a source's part of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EvaluationReport {
+    /// Which data.
+    pub split: String,
+    /// Which source's part of them; `null` for the whole.
+    pub source: Option<String>,
+    /// Checksum of the data, as the log has it.
+    pub dataset: Option<String>,
+    /// Whether the loss is weighted: then it counts for nothing.
+    pub is_weighted: bool,
+    /// After which optimizer step.
+    pub step: u64,
+    /// Mean loss in nats a token; `null` where it is no number.
+    pub loss_nats: Option<f64>,
+    /// Tokens that it is the mean of.
+    pub tokens: Option<u64>,
+    /// UTF-8 bytes of their text.
+    pub bytes: Option<u64>,
+    /// Where it stands: `file:line`.
+    pub line: String,
+}
+
+/// What a training was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrainingReport {
+    /// Token places of the steps that count; `null` where unknown.
+    pub tokens: Option<f64>,
+    /// C: floating-point operations of the model in these steps; `null` where unknown. Steps that were done again
+    /// count once: what they cost is in the productive share.
+    pub flop: Option<f64>,
+    /// Where that is from: `model`, its convention times the tokens, or `log`.
+    pub flop_is_of: Option<&'static str>,
+    /// N: parameters that are active for a token.
+    pub active_parameters: Option<u64>,
+    /// The last step.
+    pub last_step: i64,
+    /// The step at which the schedule of the learning rate ends; `null` where nobody says.
+    pub total_steps: Option<u64>,
+    /// The highest learning rate of the log.
+    pub peak_learning_rate: Option<f64>,
+    /// The last one.
+    pub last_learning_rate: Option<f64>,
+    /// Whether the schedule was finished: `finished`, `unfinished`, or `unknown`.
+    pub schedule: &'static str,
+}
+
+/// What choosing the data cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SelectionReport {
+    /// Core seconds.
+    pub core_seconds: f64,
+    /// Where these are from: `request`, or `run.json` of the dataset.
+    pub core_seconds_are_of: &'static str,
+    /// What a core second counts as, in FLOP.
+    pub flop_per_core_second: f64,
+    /// All of it in FLOP: core seconds x flop_per_core_second + operations besides.
+    pub flop: f64,
 }
 
 /// Lines that could not be read.
@@ -263,6 +344,10 @@ pub fn measure(request: &Request) -> Result<Report, Vec<Refusal>> {
         true => Ok(Report {
             version: 1,
             name: request.name.clone(),
+            progress: request
+                .progress
+                .as_ref()
+                .map(|asked| progress(asked, &runs)),
             runs,
         }),
         false => Err(refusals),
