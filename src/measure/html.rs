@@ -50,11 +50,11 @@ pub fn html(report: &Report, ledgers: &[(String, Audit)]) -> String {
         };
         let _ = writeln!(
             out,
-            "<details class=\"run\" id=\"run-{at}\"{open}><summary><h2>Run {}</h2></summary>",
+            "<details class=\"run\"{open}><summary><h2>Run {}</h2></summary>\n<section id=\"run-{at}\">",
             escape(&run.name)
         );
         run_html(&mut out, run, points(report, run));
-        out.push_str("</details>\n");
+        out.push_str("</section>\n</details>\n");
     }
     for (at, (checksum, ledger)) in ledgers.iter().enumerate() {
         let readers: Vec<&str> = report
@@ -593,10 +593,12 @@ fn curriculum_html(out: &mut String, it: &JoinReport) {
     for spike in &it.loss_spikes {
         let _ = writeln!(
             out,
-            "<h3>Loss spike at steps {} to {}</h3>\n<p>{:.4} nats a token where {:.4} is usual, at {}; {} documents were \
+            "<h3>Loss spike at {}</h3>\n<p>{:.4} nats a token where {:.4} is usual, at {}; {} documents were \
              read, the largest:</p>",
-            spike.first_step,
-            spike.last_step,
+            match spike.first_step == spike.last_step {
+                true => format!("step {}", spike.last_step),
+                false => format!("steps {} to {}", spike.first_step, spike.last_step),
+            },
             spike.loss_nats,
             spike.usual_loss_nats,
             escape(&spike.line),

@@ -1,7 +1,7 @@
 //! Progress on the page: loss against compute, multipliers, what was concluded and what could not be.
 
-use super::curve::Curve;
-use super::{ComparisonReport, CurveReport, ProgressReport, SetReport};
+use super::curve::{Curve, FARTHEST};
+use super::{BudgetReport, ComparisonReport, CurveReport, ProgressReport, SetReport};
 use crate::audit::grouped;
 use crate::page::{Arrow, Plot, Series, details, escape, number, sentences, table, words};
 use std::fmt::Write;
@@ -85,6 +85,15 @@ fn set_html(out: &mut String, report: &ProgressReport, set: &SetReport, unit: &s
         }
     }
     let baseline = report.baseline.as_str();
+    let curve = set.curve.as_ref();
+    // From the first budget to the last, and on to where other groups lie.
+    let budgets = curve.map_or(&[][..], |curve| &curve.budgets);
+    let loss = |of: Option<&BudgetReport>| of.map_or(f64::NAN, |budget| budget.bits_per_byte);
+    let (first, last) = (loss(budgets.first()), loss(budgets.last()));
+    let others = set.comparisons.iter().map(|it| it.bits_per_byte);
+    let (lowest, highest) = others.fold((last, first), |(low, high), loss| {
+        (low.min(loss), high.max(loss))
+    });
     let series = std::iter::once(baseline)
         .chain(groups.iter().copied())
         .map(|group| {
@@ -105,10 +114,12 @@ fn set_html(out: &mut String, report: &ProgressReport, set: &SetReport, unit: &s
                         (point.budget, point.bits_per_byte, title)
                     })
                     .collect(),
-                line: match (is_baseline, &set.curve) {
-                    (true, Some(curve)) => line(curve),
-                    _ => Vec::new(),
-                },
+                line: curve
+                    .filter(|_| is_baseline)
+                    .map_or(Vec::new(), |curve| line(curve, first, last)),
+                beyond: curve.filter(|_| is_baseline).map_or(Vec::new(), |curve| {
+                    vec![line(curve, highest, first), line(curve, last, lowest)]
+                }),
             }
         });
     let arrows = set.comparisons.iter().filter_map(|it| {
@@ -138,7 +149,7 @@ fn set_html(out: &mut String, report: &ProgressReport, set: &SetReport, unit: &s
     if !set.comparisons.is_empty() {
         out.push_str(
             "<p class=\"soft\">An arrow goes from the mean of a group to where the baseline has the same loss: to the \
-             right it needs more, m above 1. The broad line at its end is the 95 % interval.</p>\n",
+             right it needs more, m above 1. The broad line at its end is the 95 % interval. Beyond the budgets the curve is dotted.</p>\n",
         );
         let rows = set.comparisons.iter().map(|it| {
             let mut row = vec![words(&it.group)];
@@ -232,15 +243,18 @@ fn comparison(it: &ComparisonReport) -> Vec<crate::page::Cell> {
             None => "unknown".to_string(),
         }),
         number(interval),
-        number(shown(it.holm_p_value, 4)),
+        number(match it.holm_p_value {
+            Some(p) if p < 1e-4 => "< 0.0001".to_string(),
+            p => shown(p, 4),
+        }),
         number(shown(it.minimum_detectable_multiplier, 3)),
         number(shown(it.net_multiplier, 3)),
         words(&verdict),
     ]
 }
 
-/// Compute and loss along the curve.
-fn line(report: &CurveReport) -> Vec<(f64, f64)> {
+/// Compute and loss along the curve from one loss to another, where the baseline reaches it.
+fn line(report: &CurveReport, from: f64, to: f64) -> Vec<(f64, f64)> {
     let points: Vec<(f64, f64)> = report
         .budgets
         .iter()
@@ -249,29 +263,27 @@ fn line(report: &CurveReport) -> Vec<(f64, f64)> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Vec::new();
     };
-    let share = |at: usize| at as f64 / LINE_POINTS as f64;
-    if let (Some(floor), Some(coefficient), Some(exponent)) =
-        (report.floor, report.coefficient, report.exponent)
-    {
-        let ratio = libm::log(last.0 / first.0);
-        return (0..=LINE_POINTS)
-            .map(|at| {
-                let compute = first.0 * libm::exp(ratio * share(at));
-                (compute, floor + coefficient * libm::pow(compute, -exponent))
-            })
-            .collect();
-    }
+    let law = report.floor.zip(report.coefficient).zip(report.exponent);
     // Of a frontier no line is known but that its budgets lie near it.
-    if !report.terms.is_empty() {
+    let through = match law.is_none() && report.terms.is_empty() {
+        true => Curve::through(&points).ok().flatten(),
+        false => None,
+    };
+    let compute = |loss: f64| match law {
+        Some(((floor, coefficient), exponent)) => {
+            let compute = libm::pow(coefficient / (loss - floor), 1.0 / exponent);
+            let near = first.0 / FARTHEST..=last.0 * FARTHEST;
+            (loss > floor && near.contains(&compute)).then_some(compute)
+        }
+        None => Some(libm::exp(through.as_ref()?.place(loss).ok()?.ln_compute)),
+    };
+    if from <= to {
         return Vec::new();
     }
-    let Ok(Some(curve)) = Curve::through(&points) else {
-        return Vec::new();
-    };
     (0..=LINE_POINTS)
         .filter_map(|at| {
-            let loss = first.1 + (last.1 - first.1) * share(at);
-            Some((libm::exp(curve.place(loss).ok()?.ln_compute), loss))
+            let loss = from + (to - from) * at as f64 / LINE_POINTS as f64;
+            Some((compute(loss)?, loss))
         })
         .collect()
 }

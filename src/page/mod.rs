@@ -51,7 +51,7 @@ const STYLE: &str = "\
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:72rem;padding:1.5rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 h1{font-size:1.45rem;line-height:1.25;margin:0 0 .3rem}h2{font-size:1.15rem;margin:2.2rem 0 .5rem}h3{font-size:1rem;margin:1.5rem 0 .4rem}
-h1,h2,h3,p,li,td,th{overflow-wrap:anywhere}p{max-width:46rem;margin:.4rem 0}ul{max-width:46rem;padding-left:1.2rem;margin:.4rem 0}
+h1,h2,h3,p,li,summary{overflow-wrap:anywhere}th,td{overflow-wrap:break-word;max-width:24rem}p{max-width:46rem;margin:.4rem 0}ul{max-width:46rem;padding-left:1.2rem;margin:.4rem 0}
 .soft,small,caption{color:var(--soft)}code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
 a{color:var(--link)}nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;max-width:none}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
@@ -75,14 +75,15 @@ svg.bars rect:not(.track){stroke:var(--paper);stroke-width:1px;vector-effect:non
 svg{max-width:100%}svg text{fill:var(--soft);font:11px system-ui,sans-serif}svg .bar{fill:var(--high)}svg .axis{stroke:var(--line)}
 svg.plot{display:block;width:100%;max-width:46rem;height:auto}
 svg.plot text{font-size:12.5px}svg.plot .grid{stroke:var(--line)}svg.plot .arrows text{fill:var(--ink);font-weight:600;stroke:var(--paper);stroke-width:4px;paint-order:stroke}
-svg.plot .curve{fill:none;stroke-width:2}svg.plot .arrow{fill:none;stroke-width:1.6;stroke-dasharray:5 3}
+svg.plot .curve{fill:none;stroke-width:2}svg.plot .beyond{stroke-dasharray:2 4}svg.plot .arrow{fill:none;stroke-width:1.6;stroke-dasharray:5 3}
 svg.plot .whisker{fill:none;stroke-width:4;opacity:.35}svg.plot .mark{stroke:var(--paper)}
 .s0{stroke:var(--k0)}.s1{stroke:var(--k1)}.s2{stroke:var(--k2)}.s3{stroke:var(--k3)}.s4{stroke:var(--k4)}.s5{stroke:var(--k5)}.s6{stroke:var(--k6)}.s7{stroke:var(--k7)}.s8{stroke:var(--k8)}.s9{stroke:var(--k9)}.s10{stroke:var(--k10)}.s11{stroke:var(--k11)}
 details{margin:.5rem 0}summary{cursor:pointer;color:var(--link)}summary>h2,summary>h3{display:inline;color:var(--ink)}details.run{border-top:1px solid var(--line);padding-top:.8rem}
+@media print,(min-width:40.01rem){table.charted td.b:has(~td.b),table.charted td.b~td.b{width:36%}}
 @media screen and (max-width:40rem){body{padding:1rem}th,td{padding-right:.6rem}svg.plot text{font-size:20px}svg.plot .arrows text,svg.plot .minor{display:none}\
 table.charted tr{display:flex;flex-wrap:wrap;justify-content:space-between;border-bottom:1px solid var(--line);padding:.3rem 0}table.charted th,table.charted td{border:0;padding:.1rem 0}table.charted tbody th,table.charted td.b{width:100%}table.charted td:empty{display:none}}
 @media print{body{max-width:none;padding:0;font-size:11px}h2,h3,caption,thead{break-after:avoid}tr,svg,.fall li{break-inside:avoid}.wide{overflow:visible}nav{display:none}\
-details::details-content{content-visibility:visible;height:auto}summary{list-style:none}a{color:inherit}td.n,th.n{white-space:normal}}
+details::details-content{content-visibility:visible;height:auto}summary{list-style:none}a{color:inherit}table:not(.charted) td.n{white-space:normal}svg.plot{max-width:34rem}}
 ";
 
 /// A whole page. `title` is escaped; `style` and `body` stand as they are.

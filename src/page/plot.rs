@@ -28,6 +28,8 @@ pub struct Series {
     pub points: Vec<(f64, f64, String)>,
     /// A line through these; none where empty.
     pub line: Vec<(f64, f64)>,
+    /// Lines of the same that are less certain.
+    pub beyond: Vec<Vec<(f64, f64)>>,
 }
 
 /// A distance along the logarithmic axis.
@@ -66,7 +68,8 @@ impl Plot<'_> {
         let shown = |x: f64, y: f64| x > 0.0 && x.is_finite() && y.is_finite();
         let points = self.series.iter().flat_map(|series| {
             let points = series.points.iter().map(|(x, y, _)| (*x, *y));
-            points.chain(series.line.iter().copied())
+            let lines = series.beyond.iter().chain([&series.line]);
+            points.chain(lines.flatten().copied())
         });
         let ends = self.arrows.iter().flat_map(|arrow| {
             let (lower, upper) = arrow.interval.unwrap_or((arrow.to, arrow.to));
@@ -84,19 +87,21 @@ impl Plot<'_> {
         );
         self.axes(out, &scales);
         for (at, series) in self.series.iter().enumerate() {
-            let line: Vec<String> = series
-                .line
-                .iter()
-                .filter(|(x, y)| shown(*x, *y))
-                .map(|(x, y)| format!("{:.1},{:.1}", scales.x(*x), scales.y(*y)))
-                .collect();
-            if line.len() > 1 {
-                let _ = writeln!(
-                    out,
-                    "<polyline class=\"curve s{}\" points=\"{}\"/>",
-                    series.colour,
-                    line.join(" ")
-                );
+            let lines = series.beyond.iter().map(|line| (line, " beyond"));
+            for (line, class) in lines.chain([(&series.line, "")]) {
+                let line: Vec<String> = line
+                    .iter()
+                    .filter(|(x, y)| shown(*x, *y))
+                    .map(|(x, y)| format!("{:.1},{:.1}", scales.x(*x), scales.y(*y)))
+                    .collect();
+                if line.len() > 1 {
+                    let _ = writeln!(
+                        out,
+                        "<polyline class=\"curve{class} s{}\" points=\"{}\"/>",
+                        series.colour,
+                        line.join(" ")
+                    );
+                }
             }
             for (x, y, title) in series.points.iter().filter(|(x, y, _)| shown(*x, *y)) {
                 let _ = writeln!(
@@ -331,6 +336,7 @@ mod tests {
                 .map(|(x, y)| (*x, *y, "a<b".to_string()))
                 .collect(),
             line: points.to_vec(),
+            beyond: Vec::new(),
         };
         let mut out = String::new();
         Plot {

@@ -3,6 +3,9 @@
 use super::escape;
 use std::fmt::Write;
 
+/// Columns up to which a table is not a stop of the tabulator key: it hardly ever scrolls.
+const NARROW: usize = 5;
+
 /// What stands in a place of a table.
 pub struct Cell {
     /// As HTML.
@@ -105,8 +108,14 @@ pub fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Ve
         .join(", ");
     let _ = write!(
         out,
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"table of {}\"><table{}><thead><tr>",
-        escape(&name),
+        "<div class=\"wide\"{}><table{}><thead><tr>",
+        match heads.len() > NARROW {
+            true => format!(
+                " tabindex=\"0\" role=\"region\" aria-label=\"table of {}\"",
+                escape(&name)
+            ),
+            false => String::new(),
+        },
         if charted { " class=\"charted\"" } else { "" }
     );
     for head in heads {

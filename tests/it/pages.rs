@@ -12,12 +12,13 @@ fn measured() -> Folder {
     let folder = Folder::new();
     let mut numbers = Numbers(11);
     let texts: Vec<String> = (0..120).map(|_| numbers.words(40)).collect();
-    folder.documents("in.jsonl", &texts);
+    let short = vec!["too short".to_string()];
+    folder.documents("in.jsonl", &[&texts[..], &short].concat());
     folder.documents("good.jsonl", &texts[..40]);
     let quoted = |text: &str| json!(text).to_string();
     folder.pipeline(&format!(
-        "name: {}\ninputs:\n  - {{ path: in.jsonl, source: {} }}\nstages:\n  - length: {{ min_tokens: 200 }}\n  \
-         - score: {{ estimator: ngram_excess, reference: good.jsonl }}\npack: {{ method: concatenate, sequence_tokens: 256 }}\n",
+        "name: {}\ninputs:\n  - {{ path: in.jsonl, source: {} }}\nstages:\n  - length: {{ min_tokens: 100 }}\n  \
+         - score: {{ estimator: ngram_excess, reference: good.jsonl }}\npack: {{ method: concat, sequence_tokens: 256 }}\n",
         quoted(NASTY[0]),
         quoted(&NASTY[..5].concat()),
     ));
@@ -33,7 +34,7 @@ fn measured() -> Folder {
     for steps in [10, 20, 40] {
         for seed in 1..=3 {
             let name = format!("base-{steps}-{seed}");
-            let loss = 3.0 - 0.02 * f64::from(steps) + 0.001 * seed as f64;
+            let loss = 3.0 - 0.02 * steps as f64 + 0.001 * seed as f64;
             folder.write(&format!("{name}.jsonl"), log(steps, loss, &[]));
             add(&name, NASTY[2], seed, "");
         }
@@ -49,7 +50,7 @@ fn measured() -> Folder {
     folder.write(
         "measure.yaml",
         format!(
-            "version: 1\nname: {}\ntokens_per_step: 512\nmodel: {{ parameters: 1e6, flop_convention: six_n }}\n\
+            "version: 1\nname: {}\nmodel: {{ parameters: 1e6, flop_convention: six_n }}\n\
              hardware: {{ chips: 1, peak_teraflops: 1, price_per_chip_hour: 2 }}\n\
              progress: {{ baseline: {} }}\nruns:\n{runs}",
             quoted(NASTY[0]),
@@ -155,7 +156,7 @@ fn the_page_of_a_measurement_holds_every_part_and_names_stay_text() {
         "What the steps read",
         "mean usefulness",
         "Rate and cost",
-        "length / too_short",
+        "length / too_few_tokens",
         "raw: processed",
         "good: in steps that count",
         "done again by a later attempt",
@@ -356,7 +357,8 @@ fn a_browser_shows_the_pages_without_errors_requests_or_overflow_and_prints_them
         for trouble in ["errors", "alerts", "loads", "strange"] {
             assert_eq!(page[trouble], 0, "{trouble} {page}");
         }
-        assert_eq!(page["needs"], page["width"], "{page}");
+        // A bar to scroll down takes of the width.
+        assert!(page["needs"].as_u64() <= page["width"].as_u64(), "{page}");
     }
     let log = String::from_utf8_lossy(&ran.stderr);
     let from_pages: Vec<&str> = log
