@@ -25,9 +25,11 @@ mod model;
 mod open;
 mod paired;
 mod progress;
+mod progress_table;
 mod published;
 mod rate;
 mod report;
+mod report_schema;
 mod request;
 mod table;
 mod time;
@@ -51,6 +53,7 @@ pub use report::{
     ReliabilityReport, Report, RunReport, SelectionReport, StepReport, TimeReport, TokenReport,
     TrainingReport, measure,
 };
+pub use report_schema::report_schema;
 pub use request::{
     Budget, CurveKind, Dataset, DatasetRequest, Forecast, HeldOut, ProgressRequest, ReaderRequest,
     Request, RunRequest, SelectionRequest,
