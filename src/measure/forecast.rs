@@ -75,6 +75,7 @@ pub(super) fn arms(
     baseline: &str,
     runs: &[RunReport],
     sets: &[SetReport],
+    concluded: &mut Vec<String>,
     not_concluded: &mut Vec<String>,
 ) -> Vec<ArmReport> {
     let base = dataset(baseline, runs, not_concluded);
@@ -94,11 +95,23 @@ pub(super) fn arms(
             Some((arm.forecast_multiplier?, largest.multiplier))
         })
         .collect();
-    if known.len() == 1 || known.len() == 2 {
-        not_concluded.push(format!(
-            "whether the forecast g ranks data as training does: {} of the groups has both, and an order needs three",
-            known.len()
-        ));
+    match known.len() {
+        0 => {}
+        few @ 1..3 => not_concluded.push(format!(
+            "whether the forecast g orders data as training does: {few} of the groups have both, and an order needs three"
+        )),
+        many => {
+            let known = &known;
+            let pairs = (0..many).flat_map(|one| (0..one).map(move |two| (known[one], known[two])));
+            let alike = pairs.filter(|((g, m), (other_g, other_m))| {
+                (g > other_g && m > other_m) || (g < other_g && m < other_m)
+            });
+            concluded.push(format!(
+                "the forecast g orders {} of {} pairs of groups as training did on target text, each at its largest budget",
+                alike.count(),
+                many * (many - 1) / 2
+            ));
+        }
     }
     found
 }
@@ -245,5 +258,37 @@ mod tests {
         // Beyond all of the pool's tokens.
         assert_eq!(by_decile(&[0, 3], &[8, 0])[9], 3);
         assert!(by_decile(&[1], &[0]).is_empty() && by_decile(&[1], &[1, 2]).is_empty());
+    }
+
+    fn forecast(g: f64, by_source: &[(&str, u64, f64)], histogram: Vec<u64>) -> Forecast {
+        let of = |(source, tokens, worth): &(&str, u64, f64)| {
+            (source.to_string(), *tokens, Some(*worth))
+        };
+        Forecast {
+            data_goodput: Some(g),
+            by_source: by_source.iter().map(of).collect(),
+            histogram,
+        }
+    }
+
+    #[test]
+    fn a_group_of_one_source_and_one_tenth_is_named_and_its_forecast_stands_beside_the_measurement()
+    {
+        let base = forecast(0.25, &[("web", 80, 20.0), ("code", 20, 5.0)], vec![10; 10]);
+        let mut histogram = vec![0; 10];
+        (histogram[9], histogram[2]) = (95, 5);
+        let own = forecast(0.5, &[("web", 4, 1.0), ("code", 96, 49.0)], histogram);
+        let arm = arm("best", &own, 100, Some((&base, 100)), &[]);
+        assert_eq!(arm.forecast_multiplier, Some(2.0));
+        assert_eq!(arm.is_of_source.as_deref(), Some("code"));
+        assert_eq!(arm.is_of_usefulness_decile, Some(10));
+        assert_eq!(arm.tokens_by_usefulness_decile[9], 95);
+        // Nothing was measured, by source or as a whole.
+        assert!(arm.measured.is_empty() && arm.by_source.is_empty());
+        let alone = super::arm("best", &own, 100, None, &[]);
+        assert_eq!(
+            (alone.forecast_multiplier, alone.is_of_usefulness_decile),
+            (None, None)
+        );
     }
 }

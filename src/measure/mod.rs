@@ -27,9 +27,11 @@ mod open;
 mod paired;
 mod progress;
 mod progress_html;
+mod progress_table;
 mod published;
 mod rate;
 mod report;
+mod report_schema;
 mod request;
 mod table;
 mod time;
@@ -54,6 +56,7 @@ pub use report::{
     ReliabilityReport, Report, RunReport, SelectionReport, StepReport, TimeReport, TokenReport,
     TrainingReport, measure,
 };
+pub use report_schema::report_schema;
 pub use request::{
     Budget, CurveKind, Dataset, DatasetRequest, Forecast, HeldOut, ProgressRequest, ReaderRequest,
     Request, RunRequest, SelectionRequest,

@@ -235,7 +235,13 @@ pub(super) fn progress(asked: &ProgressRequest, runs: &[RunReport]) -> ProgressR
             sets.push(part);
         }
     }
-    let forecasts = arms(&asked.baseline, runs, &sets, &mut said.not_concluded);
+    let forecasts = arms(
+        &asked.baseline,
+        runs,
+        &sets,
+        &mut said.concluded,
+        &mut said.not_concluded,
+    );
     ProgressReport {
         baseline: asked.baseline.clone(),
         budget_unit: asked.budget.name(),
