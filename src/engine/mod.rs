@@ -96,6 +96,7 @@ mod calibrate;
 mod contamination;
 mod corpus;
 mod decide;
+mod disk;
 mod domains;
 mod duplicates;
 mod edit;
@@ -106,6 +107,7 @@ mod finish;
 mod index;
 mod inputs;
 mod log;
+mod memory;
 mod near;
 mod options;
 mod prepare;
@@ -123,15 +125,15 @@ mod work;
 
 pub use auxiliary::{Auxiliary, AuxiliaryFile};
 pub use calibrate::{CalibrateOptions, calibrate};
+pub use disk::{DiskNeed, against_bytes, free_bytes, shingle_bytes_a_byte, size};
 pub use duplicates::duplicates;
 pub use error::EngineError;
 pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
+pub use memory::{MemoryNeed, anonymous_bytes};
 pub use progress::{Flow, Progress, Silent, Unit};
 pub use releases::{IndexFile, Release, Releases, writes_index};
-pub use run::{
-    Outcome, PhaseTime, Prepared, RunOptions, RunRecord, anonymous_bytes, fit, prepare, run,
-};
+pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
 pub use stop::{Item, Stop, core_seconds};
 pub use teach::{Judge, Taught};
 pub use threshold::threshold;
