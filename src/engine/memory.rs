@@ -18,7 +18,7 @@ use super::inputs::Inputs;
 use super::run::Prepared;
 use crate::plan::{Plan, Rejects, StagePlan, StageRef};
 use crate::score;
-use crate::source::CHUNK_BYTES;
+use crate::source::{self, CHUNK_BYTES};
 use std::sync::{Condvar, Mutex};
 
 /// Anonymous memory of the program and a tokenizer where the system does not tell.
@@ -34,8 +34,11 @@ const WORKER_BYTES_A_BYTE: u64 = 40;
 const FILE_BYTES: u64 = 3 << 10;
 /// Of a task: its maps and sums.
 const TASK_BYTES: u64 = 8 << 10;
-/// Least that all sorts together hold, beside which they spill.
-const LEAST_SORT_BYTES: u64 = 1 << 20;
+/// Least that all sorts together hold, beyond which they spill: a 64th of the text, in these bounds. A larger part
+/// makes them no faster.
+const LEAST_SORT_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=16 << 20;
+/// Parts of models and documents below this are not worth a word.
+const LITTLE_BYTES: u64 = 1 << 20;
 /// Sorts that are alive at a time, at most: their buffers share what is left.
 const SORTS_AT_ONCE: u64 = 4;
 /// Of a byte of a document's text in prepare: the record and its text, twice where they grow, its tokens (up to one
@@ -98,6 +101,15 @@ fn longest_document_bytes(inputs: &Inputs) -> u64 {
     files.max().unwrap_or(0)
 }
 
+/// What a decoder of the inputs keeps of the text, at most: `zstd --ultra` and `--long` make windows up to 2 GiB.
+fn largest_window_bytes(inputs: &Inputs) -> u64 {
+    let windows = inputs.files.iter().map(|file| {
+        let most = file.found.bytes.saturating_mul(MOST_COMPRESSION);
+        source::window_bytes(&file.found.path).min(most)
+    });
+    windows.max().unwrap_or(0)
+}
+
 /// Anonymous memory that a run cannot do without, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
@@ -113,6 +125,8 @@ pub struct MemoryNeed {
     pub document_bytes: u64,
     /// Models that are fitted, while they are made and score.
     pub model_bytes: u64,
+    /// All sorts that live at a time.
+    pub sort_bytes: u64,
 }
 
 impl MemoryNeed {
@@ -146,10 +160,14 @@ impl MemoryNeed {
                 + files * FILE_BYTES
                 + tasks * TASK_BYTES,
             threads,
-            worker_bytes: WORKER_BUFFER_BYTES + at_work + prepared.needs.worker_bytes,
+            worker_bytes: WORKER_BUFFER_BYTES
+                + at_work
+                + largest_window_bytes(&prepared.inputs)
+                + prepared.needs.worker_bytes,
             longest_document_bytes: longest,
             document_bytes,
             model_bytes: models.max().unwrap_or(0),
+            sort_bytes: (text / 64).clamp(*LEAST_SORT_BYTES.start(), *LEAST_SORT_BYTES.end()),
         }
     }
 
@@ -162,7 +180,7 @@ impl MemoryNeed {
     /// The least budget that it fits in.
     pub fn least_bytes(&self) -> u64 {
         let then = self.document_bytes.max(self.model_bytes);
-        self.base().saturating_add(then.max(LEAST_SORT_BYTES))
+        self.base().saturating_add(then.max(self.sort_bytes))
     }
 
     /// Refuses a budget that is too small, before anything is done.
@@ -178,7 +196,7 @@ impl MemoryNeed {
         if self.threads > 1 {
             ways.push("lower --threads".to_string());
         }
-        if self.document_bytes >= self.model_bytes && self.document_bytes > LEAST_SORT_BYTES {
+        if self.document_bytes >= self.model_bytes && self.document_bytes > LITTLE_BYTES {
             let left = memory_bytes.saturating_sub(self.base());
             let bytes_a_byte = self
                 .document_bytes
@@ -188,7 +206,7 @@ impl MemoryNeed {
                 "lower 'max_document_bytes' of the inputs to {}MiB",
                 (fits >> 20).max(1)
             ));
-        } else if self.model_bytes > LEAST_SORT_BYTES {
+        } else if self.model_bytes > LITTLE_BYTES {
             ways.push(
                 "make smaller models, as with 'model_ngrams' or 'fit_tokens' of 'score'"
                     .to_string(),
@@ -239,8 +257,8 @@ impl MemoryNeed {
     pub fn divide(&self, memory_bytes: u64) -> Shares {
         let left = memory_bytes.saturating_sub(self.base());
         Shares {
-            sort_bytes: left.max(LEAST_SORT_BYTES) / SORTS_AT_ONCE,
-            fit_bytes: left.max(self.model_bytes).max(LEAST_SORT_BYTES),
+            sort_bytes: left.max(self.sort_bytes) / SORTS_AT_ONCE,
+            fit_bytes: left.max(self.model_bytes).max(LITTLE_BYTES),
             document_bytes: left,
         }
     }
@@ -429,6 +447,7 @@ mod tests {
         longest_document_bytes: 2 * MIB,
         document_bytes: 40 * MIB,
         model_bytes: 60 * MIB,
+        sort_bytes: MIB,
     };
 
     #[test]
@@ -467,7 +486,7 @@ mod tests {
     #[test]
     fn what_is_left_is_never_below_nothing() {
         let shares = NEED.divide(110 * MIB);
-        assert_eq!(shares.sort_bytes, LEAST_SORT_BYTES / SORTS_AT_ONCE);
+        assert_eq!(shares.sort_bytes, MIB / SORTS_AT_ONCE);
         assert_eq!((shares.fit_bytes, shares.document_bytes), (60 * MIB, 0));
         let shares = NEED.divide(260 * MIB);
         assert_eq!(shares.sort_bytes, 20 * MIB);
