@@ -45,7 +45,7 @@ def documents():
     found = []
     for path in sorted((DATA / "mix").glob("*.jsonl.zst")):
         lines = subprocess.run(["zstd", "-dcq", path], check=True, stdout=subprocess.PIPE).stdout
-        found += [json.loads(line)["text"] for line in lines.decode().splitlines() if line.strip()]
+        found += [json.loads(line)["text"] for line in lines.decode().split("\n") if line.strip()]
     return [text for text in found if text]
 
 
@@ -90,10 +90,10 @@ def close(file):
         raise SystemExit("zstd failed")
 
 
-def measured(pipeline, arguments):
+def measured(program, pipeline, arguments):
     """Runs to the end: seconds on the clock, largest anonymous memory in bytes."""
     began, peak = time.monotonic(), 0
-    run = subprocess.Popen([PROGRAM, "run", pipeline, "--progress", "plain", *arguments], stdout=subprocess.DEVNULL)
+    run = subprocess.Popen([program, "run", pipeline, "--progress", "plain", *arguments], stdout=subprocess.DEVNULL)
     while run.poll() is None:
         try:
             found = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{run.pid}/status").read_text())
@@ -112,6 +112,7 @@ def main():
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[1, 3, 10])
     parser.add_argument("--memory", default="2GiB")
     parser.add_argument("--threads", default="2")
+    parser.add_argument("--program", type=Path, default=PROGRAM)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True)
     texts = documents()
@@ -122,7 +123,7 @@ def main():
         text_bytes = grow(texts, folder, gigabytes * 1e9)
         pipeline = arguments.folder / "scale.yaml"
         pipeline.write_text(PIPELINE.format(folder=folder, data=DATA, out=out))
-        wall, peak = measured(pipeline, ["--memory", arguments.memory, "--threads", arguments.threads, "--keep-work"])
+        wall, peak = measured(arguments.program, pipeline, ["--memory", arguments.memory, "--threads", arguments.threads, "--keep-work"])
         record, ledger = (json.loads((out / name).read_text()) for name in ("run.json", "audit.json"))
         read = [row["counts"] if "counts" in row else row for row in ledger["read"]]
         total = {name: sum(row[name] for row in read) for name in ("documents", "tokens")}
