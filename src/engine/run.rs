@@ -4,6 +4,7 @@ use super::arrange::arrange;
 use super::auxiliary::{Auxiliary, bad_records};
 use super::corpus::Corpus;
 use super::decide::{Decisions, KeyValues, StageNotes};
+use super::disk::DiskNeed;
 use super::domains::{Domains, References, unmatched};
 use super::edit::Edit;
 use super::emit::{Emit, SpecialIds, StageWords};
@@ -11,6 +12,7 @@ use super::finish::{self, Finish};
 use super::index::{self, IndexOf};
 use super::inputs::{Inputs, default_task_bytes};
 use super::log;
+use super::memory::{DocumentFactors, LongDocuments, MemoryNeed, anonymous_bytes, text_bytes};
 use super::near;
 use super::options;
 use super::prepare::{Prepare, Step};
@@ -125,13 +127,6 @@ pub struct Outcome {
     pub record: Option<RunRecord>,
 }
 
-/// Anonymous memory of this process now, in bytes, where the system tells; `VmHWM` would count mapped files too.
-pub fn anonymous_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
-}
-
 /// Looks at the anonymous memory every 50 ms, as long as it lives.
 struct PeakMemory {
     peak: Arc<AtomicU64>,
@@ -216,6 +211,10 @@ pub struct Prepared {
     pub releases: BTreeMap<usize, Releases>,
     /// What the user should know before the run, each with something to do.
     pub warnings: Vec<String>,
+    /// Bytes of text, about, that the estimator's options name besides the inputs.
+    pub named_text_bytes: u64,
+    /// Bytes of the files of models that the estimator maps.
+    pub mapped_bytes: u64,
 }
 
 /// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
@@ -299,6 +298,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             Err(other) => return Err(other),
         }
     }
+    let mut named_text_bytes = 0;
     let (mut table, mut fit): (_, Option<Box<dyn Fit>>) = (None, None);
     for stage in &plan.stages {
         if let (StageRef::Score { estimator }, Some(tokenizer)) = (stage.kind, &tokenizer) {
@@ -336,7 +336,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
                         ),
                     ));
                 }
-                Ok(_) => {}
+                Ok(inputs) => named_text_bytes += text_bytes(&inputs),
                 Err(EngineError::Problems(Problems(found))) => problems.extend(found),
                 Err(other) => return Err(other),
             }
@@ -365,6 +365,11 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
     let fingerprint = tokenizer.as_ref().map(Tokenizer::fingerprint);
     let releases = releases::find_all(plan, fingerprint.as_deref(), &mut problems)?;
     let of_estimator = fit.as_ref().map_or_else(Vec::new, |fit| fit.files());
+    let mapped_bytes = of_estimator
+        .iter()
+        .filter_map(|path| std::fs::metadata(path).ok())
+        .map(|found| found.len())
+        .sum();
     let needs = fit.map_or_else(Needs::default, |fit| fit.needs());
     let auxiliary = match Auxiliary::find(plan, &of_estimator) {
         Ok(auxiliary) => auxiliary,
@@ -394,6 +399,8 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             auxiliary,
             releases,
             warnings,
+            named_text_bytes,
+            mapped_bytes,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
@@ -1105,6 +1112,18 @@ fn go(
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
     let prepared = prepare(plan, request.cache.as_deref())?;
+    let task_bytes = request
+        .task_bytes
+        .unwrap_or_else(|| default_task_bytes(prepared.inputs.bytes()));
+    let need = MemoryNeed::of(plan, &prepared, rayon::current_num_threads(), task_bytes);
+    // What is complete already takes nothing.
+    if request.fresh || look(&out, plan, request)?.0.is_none() {
+        need.fits(request.memory_bytes)?;
+    }
+    let shares = need.divide(request.memory_bytes);
+    let factors = DocumentFactors::of(plan, &prepared);
+    let long = LongDocuments::new(factors, shares.document_bytes);
+    let disk = DiskNeed::of(plan, &prepared);
     let lock = match claim(&out, plan, request, &prepared)? {
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
@@ -1134,11 +1153,16 @@ fn go(
         mut auxiliary,
         releases,
         warnings,
+        named_text_bytes: _,
+        mapped_bytes: _,
     } = prepared;
     log::begins(plan, request, &inputs, &tokenizer);
     warnings.iter().for_each(|warning| progress.warn(warning));
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
+    }
+    if let Some(warning) = disk.scarce(&work, &out) {
+        progress.warn(&warning);
     }
     clock.end("load");
     let bytes = inputs.bytes() + auxiliary.bytes();
@@ -1238,9 +1262,6 @@ fn go(
         .iter()
         .any(|stage| stage.kind == StageRef::SpanDedupe);
     let keep_text = plan.output.rejects == Rejects::Text || scored_by_text || cut_by_tokens;
-    let task_bytes = request
-        .task_bytes
-        .unwrap_or_else(|| default_task_bytes(inputs.bytes()));
     let seen: Vec<_> = inputs
         .files
         .iter()
@@ -1300,12 +1321,14 @@ fn go(
             .map(|share| (share * u64::MAX as f64) as u64),
         seed: plan.seed,
         keep_text,
+        long: &long,
         work: &work,
     };
     let first = segments.first(&prepare_key, progress, stop)?;
     clock.end("prepare");
 
-    let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
+    let sort_bytes = usize::try_from(shares.sort_bytes).unwrap_or(usize::MAX);
+    let spill = Spill::new(&work.join("spill"), sort_bytes);
     let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
     let mut named_sets = Vec::with_capacity(NAMED_SETS.len());
     for name in NAMED_SETS {
@@ -1317,6 +1340,7 @@ fn go(
             &mut auxiliary,
             &work,
             task_bytes,
+            &long,
             progress,
             stop,
         )?;
@@ -1510,10 +1534,11 @@ fn go(
                     negative: negative.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
                     calibration: calibration.as_ref(),
-                    memory_bytes: request.memory_bytes,
+                    memory_bytes: shares.fit_bytes,
                     table: table.as_ref(),
                     file_checksums: &file_checksums,
                     wanted,
+                    long: &long,
                 };
                 let found = phase.run(
                     &work.join(format!("score-{score_key}")),
@@ -1787,6 +1812,7 @@ fn named_set(
     auxiliary: &mut Auxiliary,
     work: &Path,
     task_bytes: u64,
+    long: &LongDocuments,
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<Option<(Corpus, String)>, EngineError> {
@@ -1824,6 +1850,7 @@ fn named_set(
             sample_below: None,
             seed: plan.seed,
             keep_text,
+            long,
         };
         progress.begin(name, inputs.bytes(), Unit::Bytes);
         let tasks = phase.run(

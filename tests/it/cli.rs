@@ -514,14 +514,14 @@ fn kept_work_is_used_by_another_order() {
 fn threads_and_memory_change_times_only() {
     let folder = small();
     folder.run(&["--threads", "1", "--memory", "8GiB"]);
-    folder.run(&["--threads", "3", "--memory", "100kB", "--out", "other"]);
+    folder.run(&["--threads", "3", "--memory", "400MiB", "--out", "other"]);
     assert!(
         folder.out("out").files() == folder.out("other").files(),
         "other bytes"
     );
     let (one, three) = (record(&folder, "out"), record(&folder, "other"));
     assert_eq!((one.threads, one.memory_bytes), (1, 8 << 30));
-    assert_eq!((three.threads, three.memory_bytes), (3, 100_000));
+    assert_eq!((three.threads, three.memory_bytes), (3, 400 << 20));
     folder
         .goodput(&["run", "p.yaml", "--threads", "0"])
         .refuses(&["--threads"]);
