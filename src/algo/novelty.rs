@@ -8,7 +8,25 @@ pub const REPEATS: f64 = 15.387_756;
 pub fn value_of_copies(copies: u32) -> f64 {
     match copies {
         0 => 0.0,
-        _ => 1.0 + REPEATS * (1.0 - libm::exp(-f64::from(copies - 1) / REPEATS)),
+        _ => effective_tokens(1.0, f64::from(copies)),
+    }
+}
+
+/// D': what `tokens` of which `unique` are new are worth in new tokens,
+/// D' = U + U R (1 - exp(-(D / U - 1) / R)); `tokens` where none repeats.
+///
+/// ```
+/// use goodput::algo::novelty::effective_tokens;
+/// assert_eq!(effective_tokens(1e9, 5e8), 5e8);
+/// assert!((effective_tokens(1e9, 4e9) / 1e9 - 3.725673).abs() < 1e-6);
+/// ```
+pub fn effective_tokens(unique: f64, tokens: f64) -> f64 {
+    match unique > 0.0 && tokens > unique {
+        true => {
+            let repeats = tokens / unique - 1.0;
+            unique * (1.0 + REPEATS * (1.0 - libm::exp(-repeats / REPEATS)))
+        }
+        false => tokens,
     }
 }
 

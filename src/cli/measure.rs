@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-/// Measure goodput from training logs: where time went, at which rate, for how much.
+/// Measure goodput from training logs: where time went, at which rate, for how much, and how far the model came.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,6 +29,15 @@ A measure file for several runs:
   runs:
     - { name: selected, logs: logs/selected/*.jsonl }
     - { name: random, logs: logs/random/*.log, reader: { format: megatron } }
+
+Progress: give runs a group and a seed, and name the baseline:
+  progress: { baseline: random }
+  runs:
+    - { name: r1, group: random, seed: 1, logs: logs/r1.jsonl }        three budgets of it or more are the curve
+    - { name: s1, group: selected, seed: 1, logs: logs/s1.jsonl, dataset: { path: out/selected } }
+The last evaluations of finished runs are compared, in bits per byte on two held-out sets, 'target' and 'general'.
+Multiplier m: how many times a run's compute the baseline needs for the same loss; its 95 % interval is by pairs of the
+same seed and budget, from three on. 'goodput schema measure_report' describes the JSON.
 
 wall = productive + badput by category + unattributed, exactly, in microseconds. An attempt is a process: a new file,
 a step that comes again, a word of the log, or a silence of more than ten median steps and a minute. Steps that a later

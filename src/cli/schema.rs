@@ -3,7 +3,7 @@
 use super::CliError;
 use crate::terminal;
 
-/// Print a JSON Schema: of pipeline files, shard rows, the ledger, the manifest, calibrations or measure files.
+/// Print a JSON Schema: of pipeline files, shard rows, the ledger, the manifest, calibrations, measure files or their reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -11,7 +11,7 @@ Examples:
   goodput schema audit")]
 pub struct Schema {
     /// Which schema.
-    #[arg(value_parser = ["pipeline", "shard", "audit", "manifest", "calibration", "measure"])]
+    #[arg(value_parser = ["pipeline", "shard", "audit", "manifest", "calibration", "measure", "measure_report"])]
     name: String,
 }
 
@@ -34,6 +34,7 @@ pub fn schema(name: &str) -> Option<String> {
         "manifest" => crate::shard::manifest_schema(),
         "calibration" => crate::shard::calibration_schema(),
         "measure" => crate::plan::measure_schema(),
+        "measure_report" => crate::measure::report_schema(),
         _ => return None,
     };
     Some(format!("{schema:#}\n"))

@@ -113,6 +113,10 @@ pub struct Event {
     pub bytes: Option<u64>,
     /// Steps of this event whose update was skipped or was not a number.
     pub lost_steps: u64,
+    /// Learning rate of the step.
+    pub learning_rate: Option<f64>,
+    /// Optimizer steps that the schedule was made for.
+    pub total_steps: Option<u64>,
     /// A word more.
     pub tag: Option<String>,
 }
@@ -134,6 +138,8 @@ impl Event {
             split: None,
             bytes: None,
             lost_steps: 0,
+            learning_rate: None,
+            total_steps: None,
             tag: None,
         }
     }

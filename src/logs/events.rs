@@ -16,9 +16,13 @@ pub static KIND: LogKind = LogKind {
         "\
 Keys: run (text), attempt (number of the process, from 1), ts (seconds since 1970, or a text like
 2026-03-10T12:34:56Z): when the event ended; kind; step (of 'step' the optimizer step that ended; of 'ckpt_restore' the
-step that training goes on from); tokens (token places since the step line before); flops; loss (nats a token); split
-and bytes (of an 'eval': which data, UTF-8 bytes of its text); dur_s (seconds up to ts); tag (a word more; of
-'job_start' dataset=CHECKSUM names the manifest of what is read). Only kind is required; other keys are left alone.
+step that training goes on from); tokens (of a step token places since the step line before, of an 'eval' those that its
+loss is the mean of); flops (of the steps since the line before); loss (nats a token); split and bytes (of an 'eval':
+which data, UTF-8 bytes of its text); dur_s (seconds up to ts); tag (words with spaces between); learning_rate (of a
+'step'); total_steps (of 'job_start': where the schedule of the learning rate ends). Only kind is required; other keys
+are left alone. Words of tag: of 'job_start' dataset=CHECKSUM names the manifest of what is read; of an 'eval'
+dataset=CHECKSUM names the held-out set, source=NAME says that it is that source's part of it, and 'weighted' that the
+loss is weighted, which counts for nothing.
 Kinds: job_start job_end init prep compile data_wait step ckpt_save ckpt_restore eval custom failure.
 Write for data_wait, ckpt_save and the like only what training waited for: an event inside the time of a step is taken
 out of the step.",
@@ -30,7 +34,7 @@ out of the step.",
 {"run":"a","attempt":1,"ts":1030.0,"kind":"step","step":1,"tokens":4096,"loss":9.5,"dur_s":10.0}
 {"run":"a","attempt":1,"ts":1040.0,"kind":"step","step":2,"tokens":4096,"loss":9.1,"dur_s":10.0}
 {"run":"a","attempt":1,"ts":1042.5,"kind":"ckpt_save","step":2,"dur_s":2.5}
-{"run":"a","attempt":1,"ts":1050.0,"kind":"eval","step":2,"split":"target","loss":8.8,"bytes":52000,"dur_s":7.5}
+{"run":"a","attempt":1,"ts":1050.0,"kind":"eval","step":2,"split":"target","loss":8.8,"tokens":12000,"bytes":52000,"dur_s":7.5}
 {"run":"a","attempt":1,"ts":1050.0,"kind":"job_end"}
 "#,
     recognises,
@@ -112,6 +116,8 @@ fn event(line: u64, value: &Value) -> Result<Event, String> {
     event.loss = real(keys, "loss")?;
     event.split = text(keys, "split")?;
     event.bytes = whole_number(keys, "bytes")?;
+    event.learning_rate = real(keys, "learning_rate")?;
+    event.total_steps = whole_number(keys, "total_steps")?;
     event.tag = text(keys, "tag")?;
     if kind == EventKind::Step && event.step.is_none() {
         return Err("a 'step' needs the number of its step".to_string());
@@ -163,13 +169,18 @@ mod tests {
     fn every_key_is_read() {
         let log = read(
             "{\"run\":\"a\",\"attempt\":2,\"ts\":\"1970-01-01T00:00:10Z\",\"kind\":\"eval\",\"step\":7,\"tokens\":9,\
-             \"flops\":1e3,\"loss\":NaN,\"split\":\"general\",\"bytes\":5,\"dur_s\":-1.5,\"tag\":\"t\",\"other\":[]}\n",
+             \"flops\":1e3,\"loss\":NaN,\"split\":\"general\",\"bytes\":5,\"dur_s\":-1.5,\"learning_rate\":3e-4,\
+             \"total_steps\":9,\"tag\":\"t\",\"other\":[]}\n",
         );
         let event = &log.events[0];
         assert_eq!((event.run.as_deref(), event.attempt), (Some("a"), Some(2)));
         assert_eq!(event.at_micros, Some(10_000_000));
         assert_eq!(event.kind, EventKind::Evaluation);
         assert_eq!((event.step, event.tokens), (Some(7), Tokens::Event(9)));
+        assert_eq!(
+            (event.learning_rate, event.total_steps),
+            (Some(3e-4), Some(9))
+        );
         assert_eq!(event.flops, Some(1e3));
         assert!(event.loss.is_some_and(f64::is_nan));
         assert_eq!(

@@ -15,7 +15,8 @@ pub static KIND: LogKind = LogKind {
         "trainer_state.json of Hugging Face's Trainer.",
         "\
 Its rows have steps and losses but no time, so time is unknown, never 100 %. Tokens are num_input_tokens_seen where the
-Trainer counts them (include_num_input_tokens_seen). Places are entries of log_history, from 1.",
+Trainer counts them (include_num_input_tokens_seen). max_steps and learning_rate tell whether the schedule is finished.
+Places are entries of log_history, from 1.",
         &[],
         "{}",
     ),
@@ -56,6 +57,7 @@ impl Reader for HfTrainer {
             .as_array()
             .ok_or("has no 'log_history'; name a trainer_state.json")?;
         log.line_count = rows.len() as u64;
+        let total_steps = whole(&state["max_steps"]).filter(|steps| *steps > 0);
         for (at, row) in rows.iter().enumerate() {
             let line = at as u64 + 1;
             let Some(step) = whole(&row["step"]) else {
@@ -67,7 +69,8 @@ impl Reader for HfTrainer {
                 continue;
             };
             let mut event = Event::new(line, EventKind::Step);
-            event.step = Some(step);
+            (event.step, event.total_steps) = (Some(step), total_steps);
+            event.learning_rate = row.get("learning_rate").and_then(number);
             event.tokens =
                 whole(&row["num_input_tokens_seen"]).map_or(Tokens::Unknown, Tokens::Total);
             if row.get("loss").is_some() {
@@ -114,6 +117,8 @@ mod tests {
             .expect("read");
         assert!(log.events.iter().all(|event| event.at_micros.is_none()));
         assert_eq!(log.events[1].tokens, Tokens::Total(81_920));
+        assert_eq!(log.events[1].learning_rate, Some(4.9e-5));
+        assert_eq!(log.events[1].total_steps, Some(2000));
         let evaluation = &log.events[2];
         assert_eq!(
             (evaluation.split.as_deref(), evaluation.loss),

@@ -151,6 +151,11 @@ fn timer(text: &str, name: &str) -> Option<Span> {
 fn row(line: u64, step: u64, text: &str) -> Result<Event, String> {
     let mut event = Event::new(line, EventKind::Step);
     event.step = Some(step);
+    // iteration 10/ 500000: the second number is where the schedule ends.
+    event.total_steps = after(text, "iteration ")
+        .and_then(|rest| rest.split_once('/'))
+        .and_then(|(_, rest)| whole(rest));
+    event.learning_rate = cell(text, "learning rate").and_then(number);
     event.at_micros = text
         .trim_start()
         .strip_prefix('[')

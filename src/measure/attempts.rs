@@ -57,6 +57,8 @@ pub struct Row {
     pub lost_steps: i64,
     /// Token places, where known.
     pub tokens: Option<f64>,
+    /// Floating-point operations, where the log counts them.
+    pub flop: Option<f64>,
     /// Mean loss in nats a token, where the log says.
     pub loss: Option<f64>,
 }
@@ -66,6 +68,42 @@ impl Row {
     pub fn steps(&self) -> i64 {
         self.step - self.after
     }
+}
+
+/// What an evaluation found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Number of the file.
+    pub file: usize,
+    /// Line in it.
+    pub line: u64,
+    /// Which data.
+    pub split: String,
+    /// Which source's part of them; `None` for the whole.
+    pub source: Option<String>,
+    /// What the log calls the data themselves: their checksum.
+    pub dataset: Option<String>,
+    /// Whether the loss is weighted.
+    pub is_weighted: bool,
+    /// After which optimizer step; that of the step line before it where it does not say.
+    pub step: u64,
+    /// Mean loss in nats a token; may be no number.
+    pub loss: f64,
+    /// Tokens that it is the mean of.
+    pub tokens: Option<u64>,
+    /// UTF-8 bytes of their text.
+    pub bytes: Option<u64>,
+}
+
+/// What a log tells of the learning rate.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedule {
+    /// Steps that it was made for.
+    pub total_steps: Option<u64>,
+    /// The highest learning rate.
+    pub peak: Option<f64>,
+    /// The last one.
+    pub last: Option<f64>,
 }
 
 /// Something else that took time.
@@ -129,8 +167,10 @@ pub struct Trace {
     pub warnings: Vec<String>,
     /// Dataset that the log names.
     pub dataset: Option<(String, usize, u64)>,
-    /// Losses of evaluations by split, the last one of each: step, loss in nats a token, bytes.
-    pub evaluations: BTreeMap<String, (u64, f64)>,
+    /// The last evaluation of each split and part.
+    pub evaluations: Vec<Evaluation>,
+    /// What the log tells of the learning rate.
+    pub schedule: Schedule,
     /// The last finite training loss.
     pub last_loss: Option<f64>,
 }
@@ -220,26 +260,30 @@ impl Builder<'_> {
     /// What losses say, and which dataset the log names.
     fn losses(&mut self, files: &[Vec<Item>]) {
         let mut not_finite = Vec::new();
+        let mut last_step = 0;
         for Item { file, event } in files.iter().flatten() {
             match (event.kind, event.loss) {
                 (EventKind::Step | EventKind::Evaluation, Some(loss)) if !loss.is_finite() => {
                     not_finite.push((*file, event.line));
                 }
                 (EventKind::Step, Some(loss)) => self.trace.last_loss = Some(loss),
-                (EventKind::Evaluation, Some(loss)) => {
-                    let split = event.split.clone().unwrap_or_else(|| "eval".to_string());
-                    let step = event.step.unwrap_or(0);
-                    let known = self.trace.evaluations.entry(split).or_insert((step, loss));
-                    if step >= known.0 {
-                        *known = (step, loss);
-                    }
-                }
                 _ => {}
             }
-            let named = event
-                .tag
-                .as_deref()
-                .and_then(|tag| tag.strip_prefix("dataset="));
+            if event.kind == EventKind::Step {
+                last_step = event.step.unwrap_or(last_step);
+                let schedule = &mut self.trace.schedule;
+                if let Some(rate) = event.learning_rate.filter(|rate| rate.is_finite()) {
+                    schedule.peak = Some(schedule.peak.map_or(rate, |peak| peak.max(rate)));
+                    schedule.last = Some(rate);
+                }
+            }
+            if event.total_steps.is_some() {
+                self.trace.schedule.total_steps = event.total_steps;
+            }
+            if let (EventKind::Evaluation, Some(loss)) = (event.kind, event.loss) {
+                self.evaluation(*file, event, loss, event.step.unwrap_or(last_step));
+            }
+            let named = word(event, "dataset=");
             if let (EventKind::JobStart, Some(name)) = (event.kind, named) {
                 match &self.trace.dataset {
                     Some((earlier, ..)) if earlier != name => {
@@ -268,6 +312,34 @@ impl Builder<'_> {
                 "the loss is not a number at {}{more}; such steps count as lost",
                 places.join(", ")
             ));
+        }
+    }
+
+    /// Keeps an evaluation, unless a later one of the same data is there already.
+    fn evaluation(&mut self, file: usize, event: &Event, loss: f64, step: u64) {
+        let found = Evaluation {
+            file,
+            line: event.line,
+            split: event.split.clone().unwrap_or_else(|| "eval".to_string()),
+            source: word(event, "source=").map(str::to_string),
+            dataset: word(event, "dataset=").map(str::to_string),
+            is_weighted: word(event, "weighted").is_some_and(str::is_empty),
+            step,
+            loss,
+            tokens: match event.tokens {
+                Tokens::Event(tokens) => Some(tokens),
+                _ => None,
+            },
+            bytes: event.bytes,
+        };
+        let same = |known: &&mut Evaluation| {
+            (&known.split, &known.source, known.is_weighted)
+                == (&found.split, &found.source, found.is_weighted)
+        };
+        match self.trace.evaluations.iter_mut().find(same) {
+            Some(known) if known.step > step => {}
+            Some(known) => *known = found,
+            None => self.trace.evaluations.push(found),
         }
     }
 
@@ -545,6 +617,7 @@ impl Builder<'_> {
             step,
             lost_steps,
             tokens,
+            flop: event.flops.filter(|flop| flop.is_finite() && *flop > 0.0),
             loss: event.loss,
         };
         attempt.rows.push(row);
@@ -856,6 +929,12 @@ fn outages(attempt: &Attempt, median: i64, shortest: i64) -> Vec<(usize, (i64, i
         }
     }
     found
+}
+
+/// What follows `key` in one of the words of an event's tag.
+fn word<'a>(event: &'a Event, key: &str) -> Option<&'a str> {
+    let mut words = event.tag.as_deref()?.split_whitespace();
+    words.find_map(|word| word.strip_prefix(key))
 }
 
 /// The usual distance of step lines inside a process, in steps; 1 where nobody knows.

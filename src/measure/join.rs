@@ -292,6 +292,7 @@ mod tests {
             after: at as i64,
             step: at as i64 + 1,
             lost_steps: 0,
+            flop: None,
             tokens: None,
             loss: Some(loss),
         };

@@ -1,6 +1,7 @@
 //! The report for people.
 
-use super::report::duration;
+use super::account::duration;
+use super::progress_table::progress_table;
 use super::{Category, JoinReport, PUBLISHED, Report, RunReport, TimeReport};
 use crate::audit::grouped;
 use std::fmt::Write;
@@ -23,6 +24,10 @@ pub fn table(report: &Report, shown: &dyn Fn(&str) -> String) -> String {
         }
         run_table(&mut out, run, shown);
     }
+    if let Some(progress) = &report.progress {
+        out.push('\n');
+        progress_table(&mut out, progress, shown);
+    }
     out
 }
 
@@ -44,7 +49,7 @@ fn money(amount: f64) -> String {
     }
 }
 
-fn line(out: &mut String, label: &str, value: &str) {
+pub(super) fn line(out: &mut String, label: &str, value: &str) {
     let _ = writeln!(out, "  {label:<36} {value}");
 }
 
@@ -211,6 +216,12 @@ fn run_table(out: &mut String, run: &RunReport, shown: &dyn Fn(&str) -> String) 
         let read = dataset
             .epochs_read
             .map_or(String::new(), |epochs| format!("; read {epochs:.4} times"));
+        let effective = dataset
+            .effective_positions
+            .filter(|_| dataset.epochs_read.is_some_and(|epochs| epochs > 1.0))
+            .map_or(String::new(), |tokens| {
+                format!(", worth {} read once (D')", count(tokens))
+            });
         let goodput = dataset.data_goodput.map_or(String::new(), |g| {
             format!("; data goodput g {g:.4} (forecast)")
         });
@@ -218,7 +229,7 @@ fn run_table(out: &mut String, run: &RunReport, shown: &dyn Fn(&str) -> String) 
             out,
             "dataset",
             &format!(
-                "{}, {} positions{read}{goodput}",
+                "{}, {} positions{read}{effective}{goodput}",
                 shown(&dataset.path),
                 grouped(dataset.positions)
             ),
@@ -226,6 +237,16 @@ fn run_table(out: &mut String, run: &RunReport, shown: &dyn Fn(&str) -> String) 
     }
     if let Some(curriculum) = &run.curriculum {
         curriculum_table(out, curriculum, shown);
+    }
+    if let Some(cost) = &run.selection {
+        line(
+            out,
+            "selection of its data",
+            &format!(
+                "{:.4e} FLOP: {:.1} core seconds ({}) at {:.1e} FLOP each, and operations besides",
+                cost.flop, cost.core_seconds, cost.core_seconds_are_of, cost.flop_per_core_second
+            ),
+        );
     }
     for (split, (step, loss)) in &run.evaluations {
         line(

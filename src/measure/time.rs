@@ -133,6 +133,10 @@ pub struct Done {
     pub tokens: f64,
     /// Token places of the steps that count.
     pub good_tokens: f64,
+    /// Floating-point operations of the steps that count, as far as the log counts them.
+    pub good_flop: f64,
+    /// Steps that count on whose line the log does not count operations.
+    pub steps_without_flop: i64,
 }
 
 impl Done {
@@ -145,6 +149,8 @@ impl Done {
         self.timed_micros += other.timed_micros;
         self.tokens += other.tokens;
         self.good_tokens += other.good_tokens;
+        self.good_flop += other.good_flop;
+        self.steps_without_flop += other.steps_without_flop;
     }
 }
 
@@ -360,10 +366,15 @@ impl Splitter<'_> {
             .tokens
             .or(self.tokens_per_step.map(|tokens| tokens * steps as f64))
             .unwrap_or(0.0);
-        let good = match steps {
+        let good_of = |amount: f64| match steps {
             0 => 0.0,
-            steps => tokens * (steps - useless) as f64 / steps as f64,
+            steps => amount * (steps - useless) as f64 / steps as f64,
         };
+        let good = good_of(tokens);
+        match row.flop {
+            Some(flop) => self.done.good_flop += good_of(flop),
+            None => self.done.steps_without_flop += steps - useless,
+        }
         self.done.steps += steps;
         self.done.replayed_steps += replayed;
         self.done.lost_steps += lost;

@@ -5,8 +5,11 @@ use super::tables::Tables;
 use super::walk::{Entries, way_out};
 use super::yaml::{Entry, Mark, Node, Shape, parse};
 use super::{Problem, Problems, base_of, read, replace_home_in_glob};
-use crate::measure::{DatasetRequest, Hardware, Model, ReaderRequest, Request, RunRequest};
-use crate::record::{Kind, OptionSpec};
+use crate::measure::{
+    Budget, CurveKind, DatasetRequest, Hardware, HeldOut, Model, ProgressRequest, ReaderRequest,
+    Request, RunRequest, SelectionRequest,
+};
+use crate::record::{Kind, OptionError, OptionSpec};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +48,21 @@ pub(super) const RUN: &[OptionSpec] = &[
         doc: "Its logs: a glob or a list of them, '!glob' excludes; relative to the measure file",
     },
     OptionSpec {
+        name: "group",
+        kind: Kind::Text,
+        default: Some("null"),
+        doc: "The arm that it belongs to, such as random or selected; its own name when absent",
+    },
+    OptionSpec {
+        name: "seed",
+        kind: Kind::Integer {
+            min: 0,
+            max: u64::MAX,
+        },
+        default: Some("null"),
+        doc: "Seed of the run: runs of two groups with the same seed and budget are a pair",
+    },
+    OptionSpec {
         name: "reader",
         kind: Kind::Variant {
             tag: "format",
@@ -62,6 +80,16 @@ pub(super) const RUN: &[OptionSpec] = &[
         },
         default: Some("null"),
         doc: "Token places of an optimizer step over all chips; those of the log when absent",
+    },
+    OptionSpec {
+        name: "total_steps",
+        kind: Kind::Integer {
+            min: 1,
+            max: 1_000_000_000_000_000,
+        },
+        default: Some("null"),
+        doc: "Optimizer steps at which its schedule of the learning rate ends; those of the log when absent. A run that \
+              ended before them is not compared",
     },
     OptionSpec {
         name: "time_between_attempts",
@@ -96,6 +124,95 @@ const DATASET: &[OptionSpec] = &[
     },
 ];
 
+/// `selection`.
+const SELECTION: &[OptionSpec] = &[
+    OptionSpec {
+        name: "core_seconds",
+        kind: Kind::Number {
+            min: 0.0,
+            max: 1e15,
+        },
+        default: Some("null"),
+        doc: "Core seconds that choosing the data took; those of the dataset's run.json when absent",
+    },
+    OptionSpec {
+        name: "flop_per_core_second",
+        kind: Kind::Number {
+            min: 1.0,
+            max: 1e18,
+        },
+        default: Some("1e11"),
+        doc: "What a core second counts as, in FLOP: the peak of a core, so that selection is not counted too cheap",
+    },
+    OptionSpec {
+        name: "flop",
+        kind: Kind::Number {
+            min: 0.0,
+            max: 1e30,
+        },
+        default: Some("0"),
+        doc: "Operations besides, in FLOP, such as those of scoring with a model on accelerators",
+    },
+];
+
+/// What `progress` is.
+pub(super) const PROGRESS_DOC: &str = "How far the model came for its compute, beside the runs of a baseline; absent: \
+                                       not measured";
+
+/// `progress`.
+pub(super) const PROGRESS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "baseline",
+        kind: Kind::Text,
+        default: None,
+        doc: "The group that the others are measured against: its runs at three budgets or more are the curve",
+    },
+    OptionSpec {
+        name: "curve",
+        kind: Kind::Choice(&["interpolated", "power_law", "frontier"]),
+        default: Some("interpolated"),
+        doc: "The baseline's curve: interpolated through the means of its budgets; power_law L = E + K C^-gamma (of \
+              tokens L = E + B D^-beta); frontier the compute-optimal one of L = E + A N^-alpha + B D^-beta over models \
+              of several sizes",
+    },
+    OptionSpec {
+        name: "budget",
+        kind: Kind::Choice(&["flop", "tokens"]),
+        default: Some("flop"),
+        doc: "What a budget is counted in: flop of the model, or tokens for models of one size",
+    },
+    OptionSpec {
+        name: "target_split",
+        kind: Kind::Text,
+        default: Some("target"),
+        doc: "What the logs call the held-out text of the kind that is wanted",
+    },
+    OptionSpec {
+        name: "general_split",
+        kind: Kind::Text,
+        default: Some("general"),
+        doc: "What the logs call the held-out text of all kinds",
+    },
+    OptionSpec {
+        name: "target_bytes_per_token",
+        kind: Kind::Number {
+            min: 1e-3,
+            max: 1e6,
+        },
+        default: Some("null"),
+        doc: "UTF-8 bytes of a token of the target text, where the logs do not count its tokens and bytes",
+    },
+    OptionSpec {
+        name: "general_bytes_per_token",
+        kind: Kind::Number {
+            min: 1e-3,
+            max: 1e6,
+        },
+        default: Some("null"),
+        doc: "UTF-8 bytes of a token of the general text, where the logs do not count its tokens and bytes",
+    },
+];
+
 /// The sections that hold for every run, or stand in a run and hold for that one instead.
 pub(super) const SECTIONS: &[(&str, &str, &[OptionSpec])] = &[
     (
@@ -112,6 +229,11 @@ pub(super) const SECTIONS: &[(&str, &str, &[OptionSpec])] = &[
         "dataset",
         "The data that were read; of all runs, or of the run that it stands in",
         DATASET,
+    ),
+    (
+        "selection",
+        "What choosing the data cost, for the net multiplier; of all runs, or of the run that it stands in",
+        SELECTION,
     ),
 ];
 
@@ -277,6 +399,7 @@ struct Sections {
     model: Option<Model>,
     hardware: Option<Hardware>,
     dataset: Option<DatasetRequest>,
+    selection: Option<SelectionRequest>,
 }
 
 impl Checker<'_> {
@@ -288,7 +411,7 @@ impl Checker<'_> {
         let others: Vec<&'static str> = SECTIONS
             .iter()
             .map(|(name, ..)| *name)
-            .chain(["runs"])
+            .chain(["progress", "runs"])
             .collect();
         let names = || {
             HEAD.iter()
@@ -308,6 +431,8 @@ impl Checker<'_> {
         let head = self.options(root.mark, &head, HEAD, "the measure file");
         self.require_text(&head, "name");
         let shared = self.sections(&rest);
+        let progress = rest.iter().find(|entry| entry.key == "progress");
+        let progress = progress.and_then(|entry| self.progress(entry));
         let runs = match rest
             .iter()
             .find(|entry| entry.key == "runs")
@@ -354,6 +479,20 @@ impl Checker<'_> {
             }
             checked.push(run);
         }
+        if let Some((progress, mark)) = &progress
+            && !checked.is_empty()
+            && !checked.iter().any(|run| run.group == progress.baseline)
+        {
+            let mut groups: Vec<&str> = checked.iter().map(|run| run.group.as_str()).collect();
+            groups.sort_unstable();
+            groups.dedup();
+            let message = format!(
+                "'baseline' must be the group of a run, got '{}'; groups are {}",
+                progress.baseline,
+                groups.join(", ")
+            );
+            self.problem(*mark, message);
+        }
         if !self.problems.is_empty() || !head.complete {
             return None;
         }
@@ -361,6 +500,7 @@ impl Checker<'_> {
             name: head.options.text("name").to_string(),
             base: self.base.clone(),
             runs: checked,
+            progress: progress.map(|(progress, _)| progress),
         })
     }
 
@@ -396,8 +536,16 @@ impl Checker<'_> {
             return None;
         }
         let home = self.home.as_deref();
+        let name = walked.options.text("name").to_string();
         let run = RunRequest {
-            name: walked.options.text("name").to_string(),
+            group: walked
+                .options
+                .text_if_given("group")
+                .unwrap_or(&name)
+                .to_string(),
+            name,
+            seed: walked.options.integer_if_given("seed"),
+            total_steps: walked.options.integer_if_given("total_steps"),
             logs: walked
                 .options
                 .list("logs")
@@ -410,6 +558,7 @@ impl Checker<'_> {
             model: own.model.or_else(|| shared.model.clone()),
             hardware: own.hardware.or_else(|| shared.hardware.clone()),
             dataset: own.dataset.or_else(|| shared.dataset.clone()),
+            selection: own.selection.or(shared.selection),
         };
         Some((run, walked.mark("name")))
     }
@@ -428,6 +577,14 @@ impl Checker<'_> {
             let error = match *name {
                 "model" => take(Model::build(options), &mut found.model),
                 "hardware" => take(Hardware::build(options), &mut found.hardware),
+                "selection" => {
+                    found.selection = Some(SelectionRequest {
+                        core_seconds: options.number_if_given("core_seconds"),
+                        flop_per_core_second: options.number("flop_per_core_second"),
+                        flop: options.number("flop"),
+                    });
+                    None
+                }
                 _ => {
                     found.dataset = Some(DatasetRequest {
                         path: PathBuf::from(options.text("path")),
@@ -440,6 +597,35 @@ impl Checker<'_> {
             self.judge(error, &walked);
         }
         found
+    }
+
+    /// `progress`, with the place of its baseline.
+    fn progress(&mut self, entry: &Entry) -> Option<(ProgressRequest, Mark)> {
+        let walked = self.section(entry, PROGRESS)?;
+        let options = &walked.options;
+        let error = (options.text("curve") == "frontier" && options.text("budget") == "tokens")
+            .then(|| OptionError::new("budget", "flop where 'curve' is frontier", "tokens"));
+        let held_out = |split: &str, bytes: &str| HeldOut {
+            split: options.text(split).to_string(),
+            bytes_per_token: options.number_if_given(bytes),
+        };
+        let progress = ProgressRequest {
+            baseline: options.text("baseline").to_string(),
+            curve: match options.text("curve") {
+                "power_law" => CurveKind::PowerLaw,
+                "frontier" => CurveKind::Frontier,
+                _ => CurveKind::Interpolated,
+            },
+            budget: match options.text("budget") {
+                "tokens" => Budget::Tokens,
+                _ => Budget::Flop,
+            },
+            target: held_out("target_split", "target_bytes_per_token"),
+            general: held_out("general_split", "general_bytes_per_token"),
+        };
+        let mark = walked.mark("baseline");
+        self.judge(error, &walked);
+        Some((progress, mark))
     }
 
     /// One section with its options, if all of them are valid.

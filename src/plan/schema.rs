@@ -68,6 +68,10 @@ pub fn measure_schema() -> Json {
         run["properties"][*name] = section.clone();
         whole["properties"][*name] = section.clone();
     }
+    whole["properties"]["progress"] = described(
+        writer.object(measure::PROGRESS, None),
+        measure::PROGRESS_DOC,
+    );
     whole["properties"]["runs"] = described(
         json!({ "type": "array", "minItems": 1, "items": run }),
         measure::RUNS_DOC,

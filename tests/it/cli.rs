@@ -588,13 +588,14 @@ fn folder_text(folder: &Folder) -> String {
 
 // ---- Schemas ------------------------------------------------------------------------------
 
-const SCHEMAS: [&str; 6] = [
+const SCHEMAS: [&str; 7] = [
     "pipeline",
     "shard",
     "audit",
     "manifest",
     "calibration",
     "measure",
+    "measure_report",
 ];
 
 #[test]
@@ -632,7 +633,7 @@ fn the_schemas_in_the_repository_are_those_of_the_program() {
 
 /// The part of JSON Schema that our schemas use; a word that is not known here fails the test.
 /// Adds the path of every property that was there to `seen`.
-fn check(schema: &Value, value: &Value, at: &str, seen: &mut BTreeSet<String>) {
+pub fn check(schema: &Value, value: &Value, at: &str, seen: &mut BTreeSet<String>) {
     let words = schema
         .as_object()
         .unwrap_or_else(|| panic!("{at}: the schema is no object"));

@@ -1,7 +1,10 @@
 //! `goodput measure` as a user meets it: files, flags, refusals, both forms of the result.
 
+use crate::cli::check;
 use crate::support::{Folder, Numbers};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write;
 
 fn step(ts: u64, step: u64, tokens: u64) -> String {
     format!(
@@ -297,4 +300,671 @@ fn formats_and_published_figures_are_listed() {
         .lines()
         .filter(|line| line.contains("published, not recomputable"));
     assert_eq!(flagged.count(), 2);
+}
+
+/// A training of ten steps of a model of a million parameters, with evaluations at its end.
+struct Training {
+    group: &'static str,
+    seed: u64,
+    /// Of a step.
+    tokens: u64,
+    /// Bits per byte.
+    target: f64,
+    general: f64,
+}
+
+/// UTF-8 bytes and tokens of both held-out texts.
+const HELD_OUT: (u64, u64) = (420_000, 100_000);
+
+impl Training {
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.group, self.tokens, self.seed)
+    }
+
+    /// Mean loss in nats a token.
+    fn nats(bits_per_byte: f64) -> f64 {
+        bits_per_byte * std::f64::consts::LN_2 * HELD_OUT.0 as f64 / HELD_OUT.1 as f64
+    }
+
+    fn log(&self) -> String {
+        let mut log = "{\"ts\":0,\"kind\":\"job_start\",\"total_steps\":10}\n".to_string();
+        for number in 1..=10 {
+            let rate = 1e-3 * (11 - number) as f64 / 10.0;
+            writeln!(
+                log,
+                "{}",
+                json!({ "ts": 10 * number, "kind": "step", "step": number, "tokens": self.tokens, "loss": 3.0,
+                        "dur_s": 10, "learning_rate": rate })
+            )
+            .expect("memory");
+        }
+        for (split, loss) in [("target", self.target), ("general", self.general)] {
+            writeln!(
+                log,
+                "{}",
+                json!({ "ts": 101, "kind": "eval", "step": 10, "split": split, "loss": Training::nats(loss),
+                        "bytes": HELD_OUT.0, "tokens": HELD_OUT.1, "dur_s": 0.5 })
+            )
+            .expect("memory");
+        }
+        log
+    }
+}
+
+/// The law of the baseline, in bits per byte, of compute in FLOP.
+fn law(compute: f64) -> f64 {
+    0.8 + 400.0 * compute.powf(-0.2)
+}
+
+/// What a seed does to a loss, and what is left of it between two runs of the same seed.
+fn noise(seed: u64, run: u64) -> f64 {
+    [0.004, -0.006, 0.002][seed as usize - 1]
+        + [0.0004, -0.0003, -0.0001][((seed + run) % 3) as usize]
+}
+
+/// FLOP of a run with so many tokens a step.
+fn compute(tokens: u64) -> f64 {
+    6e6 * 10.0 * tokens as f64
+}
+
+/// Random at three budgets and three seeds, an arm that is worth 1.5 times the compute on the target and .8 times on
+/// general text, and one that is worth no more.
+fn arms() -> Vec<Training> {
+    let mut runs = Vec::new();
+    for tokens in [100_000, 200_000, 400_000] {
+        for seed in 1..=3 {
+            let general = law(compute(tokens)) + 0.3;
+            runs.push(Training {
+                group: "random",
+                seed,
+                tokens,
+                target: law(compute(tokens)) + noise(seed, 0),
+                general: general + noise(seed, 1),
+            });
+        }
+    }
+    for seed in 1..=3 {
+        let tokens = 200_000;
+        let at = |multiplier: f64| law(multiplier * compute(tokens));
+        runs.push(Training {
+            group: "selected",
+            seed,
+            tokens,
+            target: at(1.5) + noise(seed, 1),
+            general: at(0.8) + 0.3 + noise(seed, 2),
+        });
+        runs.push(Training {
+            group: "same",
+            seed,
+            tokens,
+            target: at(1.0) + noise(seed, 2),
+            general: at(1.0) + 0.3 + noise(seed, 3),
+        });
+    }
+    runs
+}
+
+/// Writes logs and a measure file with these sections and, of each run, more keys.
+fn write_arms(
+    folder: &Folder,
+    runs: &[Training],
+    sections: &str,
+    more: &dyn Fn(&Training) -> String,
+) {
+    let mut file = format!(
+        "version: 1\nname: arms\nmodel: {{ parameters: 1_000_000, flop_convention: six_n }}\n{sections}\nruns:\n"
+    );
+    for run in runs {
+        let name = run.name();
+        folder.write(&format!("{name}.jsonl"), run.log());
+        writeln!(
+            file,
+            "  - {{ name: {name}, group: {}, seed: {}, logs: {name}.jsonl{} }}",
+            run.group,
+            run.seed,
+            more(run)
+        )
+        .expect("memory");
+    }
+    folder.write("measure.yaml", file);
+}
+
+fn comparison<'a>(report: &'a Value, role: &str, group: &str) -> &'a Value {
+    let sets = report["progress"]["sets"].as_array().expect("sets");
+    let set = sets
+        .iter()
+        .find(|set| set["role"] == role && set["source"].is_null())
+        .expect("always both");
+    let comparisons = set["comparisons"].as_array().expect("a list");
+    comparisons
+        .iter()
+        .find(|found| found["group"] == group)
+        .unwrap_or_else(|| panic!("'{group}' on {role}: {}", report["progress"]))
+}
+
+fn interval(comparison: &Value) -> (f64, f64) {
+    let end = |at: usize| comparison["interval"][at].as_f64().expect("an interval");
+    (end(0), end(1))
+}
+
+fn sentences(report: &Value, kind: &str) -> String {
+    let found = report["progress"][kind].as_array().expect("a list");
+    let texts: Vec<&str> = found
+        .iter()
+        .map(|text| text.as_str().expect("a sentence"))
+        .collect();
+    texts.join("\n")
+}
+
+const PROGRESS: &str = "progress: { baseline: random }";
+
+#[test]
+fn an_arm_of_known_worth_is_found_and_one_without_says_what_it_could_have_seen() {
+    let folder = Folder::new();
+    // A tenth of the 1.2e13 FLOP of training went into the selection.
+    let selection = |run: &Training| match run.group {
+        "selected" => {
+            ", selection: { core_seconds: 4, flop_per_core_second: 2.5e11, flop: 2e11 }".to_string()
+        }
+        _ => String::new(),
+    };
+    let sections = format!(
+        "{PROGRESS}\nhardware: {{ chips: 1, peak_teraflops: 0.4, price_per_chip_hour: 2 }}"
+    );
+    write_arms(&folder, &arms(), &sections, &selection);
+    let report = measured(&folder, &["measure.yaml"]);
+    let mut seen = BTreeSet::new();
+    check(
+        &goodput::measure::report_schema(),
+        &report,
+        "report",
+        &mut seen,
+    );
+    assert!(
+        seen.contains("report.progress.sets[].comparisons[].interval"),
+        "{seen:?}"
+    );
+
+    let selected = comparison(&report, "target", "selected");
+    let (lower, upper) = interval(selected);
+    assert!(
+        lower < 1.5 && 1.5 < upper && lower > 1.3 && upper < 1.7,
+        "{selected}"
+    );
+    assert_eq!(selected["verdict"], "more");
+    assert_eq!(selected["pairs"].as_array().map(Vec::len), Some(3));
+    let multiplier = selected["multiplier"].as_f64().expect("m");
+    let net = selected["net_multiplier"].as_f64().expect("net");
+    assert!(
+        (net / multiplier - 1.2e13 / 1.32e13).abs() < 1e-12,
+        "{selected}"
+    );
+    // 2e5 tokens in 10 s of 6e6 FLOP: .3 of the peak; 100 of 101 s are productive.
+    let delivered = selected["delivered_mfu"].as_f64().expect("a peak");
+    assert!((delivered - 0.3 * 100.0 / 101.0).abs() < 1e-9, "{selected}");
+    let overall = selected["overall_goodput"].as_f64().expect("G");
+    assert!((overall - delivered * net).abs() < 1e-12);
+    let general = comparison(&report, "general", "selected");
+    let (lower, upper) = interval(general);
+    assert!(lower < 0.8 && 0.8 < upper, "{general}");
+    assert_eq!(general["verdict"], "less");
+
+    for role in ["target", "general"] {
+        let same = comparison(&report, role, "same");
+        let (lower, upper) = interval(same);
+        assert!(lower < 1.0 && 1.0 < upper, "{same}");
+        assert_eq!(same["verdict"], "cannot_tell");
+        let least = same["minimum_detectable_multiplier"]
+            .as_f64()
+            .expect("given");
+        assert!(least > 1.0 && least < 1.1, "{same}");
+    }
+    // Two comparisons of the set: the smaller p-value counts twice.
+    let p = |of: &Value, key: &str| of[key].as_f64().expect("a p-value");
+    assert!((p(selected, "holm_p_value") / p(selected, "p_value") - 2.0).abs() < 1e-9);
+    let same = comparison(&report, "target", "same");
+    assert_eq!(p(same, "holm_p_value"), p(same, "p_value"));
+
+    // A run of the baseline stands on its own curve: 1.2e13 FLOP, and 101 s at 2 an hour for it.
+    let runs = report["progress"]["sets"][0]["runs"]
+        .as_array()
+        .expect("runs");
+    let base = runs
+        .iter()
+        .find(|run| run["run"] == "random-200000-1")
+        .expect("used");
+    let progress = base["progress"].as_f64().expect("on the curve");
+    assert!((progress / 1.2e13 - 1.0).abs() < 0.05, "{base}");
+    let cost = base["cost_per_exaflop_of_progress"]
+        .as_f64()
+        .expect("a price");
+    assert!((cost - 2.0 * 101.0 / 3600.0 / (progress / 1e18)).abs() < 1e-6 * cost);
+
+    let table = folder.goodput(&["measure", "measure.yaml"]);
+    for part in [
+        "progress beside 'random', by flop; curve: interpolated",
+        "target ('target', 420,000 bytes)",
+        "baseline at 1.2000e13",
+        "concluded: 'selected' at 1.2000e13 FLOP on target text came as far as 'random' does with 1.",
+        "not concluded: 'same' at 1.2000e13 FLOP on target text: no difference from 'random' is shown",
+        "least m that would be found",
+        "overall goodput G",
+        "with the cost of selection",
+    ] {
+        assert!(table.stdout.contains(part), "{part} in\n{}", table.stdout);
+    }
+    let again = folder.goodput(&["measure", "measure.yaml"]);
+    assert_eq!(again.stdout, table.stdout);
+}
+
+#[test]
+fn laws_and_tokens_give_the_same_multiplier_as_the_curve() {
+    let folder = Folder::new();
+    let mut runs = arms();
+    for tokens in [50_000, 800_000] {
+        let loss = law(compute(tokens));
+        let one = |seed| Training {
+            group: "random",
+            seed,
+            tokens,
+            target: loss + noise(seed, 0),
+            general: loss + 0.3 + noise(seed, 1),
+        };
+        runs.extend((1..=3).map(one));
+    }
+    for sections in [
+        "progress: { baseline: random, curve: power_law }",
+        "progress: { baseline: random, curve: power_law, budget: tokens }",
+        "progress: { baseline: random, budget: tokens }",
+    ] {
+        write_arms(&folder, &runs, sections, &|_| String::new());
+        let report = measured(&folder, &["measure.yaml"]);
+        let selected = comparison(&report, "target", "selected");
+        let multiplier = selected["multiplier"].as_f64().expect("m");
+        // A law that is fitted to noise has a slope of its own.
+        assert!(
+            (multiplier / 1.5 - 1.0).abs() < 0.03,
+            "{sections}: {selected}"
+        );
+        assert_eq!(selected["verdict"], "more");
+        let curve = &report["progress"]["sets"][0]["curve"];
+        if sections.contains("power_law") {
+            let exponent = curve["exponent"].as_f64().expect("a law");
+            assert!((exponent - 0.2).abs() < 0.05, "{curve}");
+            let floor = curve["floor"].as_f64().expect("a law");
+            assert!((floor - 0.8).abs() < 0.2, "{curve}");
+        }
+    }
+    write_arms(
+        &folder,
+        &runs,
+        "progress: { baseline: random, curve: frontier }",
+        &|_| String::new(),
+    );
+    let report = measured(&folder, &["measure.yaml"]);
+    assert!(
+        sentences(&report, "not_concluded").contains("a frontier needs 6 runs with three sizes"),
+        "{}",
+        report["progress"]
+    );
+}
+
+#[test]
+fn a_frontier_over_models_of_several_sizes_is_the_golden_one() {
+    let folder = Folder::new();
+    let mut file =
+        "version: 1\nname: sizes\nprogress: { baseline: base, curve: frontier }\nruns:\n"
+            .to_string();
+    let mut write = |name: &str, group: &str, size: f64, tokens: f64, lower: f64| {
+        let loss = 1.8172 + 482.01 * size.powf(-0.3478) + 2085.43 * tokens.powf(-0.3658) - lower;
+        let log = Training {
+            group: "base",
+            seed: 1,
+            tokens: (tokens / 10.0) as u64,
+            target: loss,
+            general: loss,
+        }
+        .log();
+        folder.write(&format!("{name}.jsonl"), log);
+        writeln!(
+            file,
+            "  - {{ name: {name}, group: {group}, logs: {name}.jsonl, \
+             model: {{ parameters: {size}, flop_convention: six_n }} }}"
+        )
+        .expect("memory");
+    };
+    let mut number = 0;
+    for size in [50_000_000.0, 200_000_000.0, 800_000_000.0, 3_200_000_000.0] {
+        for ratio in [5.0, 20.0, 80.0] {
+            number += 1;
+            write(&format!("b{number}"), "base", size, ratio * size, 0.0);
+        }
+    }
+    write("c", "better", 800_000_000.0, 16_000_000_000.0, 0.02);
+    folder.write("measure.yaml", file);
+    let report = measured(&folder, &["measure.yaml"]);
+    let curve = &report["progress"]["sets"][0]["curve"];
+    let near = |value: &Value, expected: f64| {
+        let found = value.as_f64().expect("a number");
+        assert!(
+            (found / expected - 1.0).abs() < 1e-3,
+            "{found} is not {expected} in {curve}"
+        );
+    };
+    near(&curve["floor"], 1.8172);
+    near(&curve["exponent"], 0.178286);
+    near(&curve["coefficient"], 2708.4975);
+    near(&curve["terms"][0]["coefficient"], 482.01);
+    near(&curve["terms"][1]["exponent"], 0.3658);
+    assert_eq!(
+        comparison(&report, "target", "better")["verdict"],
+        "no_interval"
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_the_way_out() {
+    let folder = Folder::new();
+    let told = |runs: &[Training], change: &dyn Fn(&Training, String) -> String| {
+        write_arms(&folder, runs, PROGRESS, &|_| String::new());
+        for run in runs {
+            folder.write(&format!("{}.jsonl", run.name()), change(run, run.log()));
+        }
+        let report = measured(&folder, &["measure.yaml"]);
+        (sentences(&report, "not_concluded"), report)
+    };
+    let of_selected = |run: &Training| run.group == "selected" && run.seed == 1;
+    let cases: [(&dyn Fn(&Training, String) -> String, &[&str]); 7] = [
+        (
+            &|run, log| match of_selected(run) {
+                true => log.replace("\"total_steps\":10", "\"total_steps\":2000"),
+                false => log,
+            },
+            &[
+                "run 'selected-200000-1' is not compared on target: it ends at step 10 of 2000",
+                "train it to its end",
+            ],
+        ),
+        (
+            &|run, log| match of_selected(run) {
+                true => log.replace(
+                    "\"kind\":\"eval\"",
+                    "\"kind\":\"eval\",\"tag\":\"weighted\"",
+                ),
+                false => log,
+            },
+            &[
+                "its loss on 'target' is weighted (selected-200000-1.jsonl:12), and only unweighted loss counts",
+            ],
+        ),
+        (
+            &|run, log| match of_selected(run) {
+                true => log.replace("420000", "410000"),
+                false => log,
+            },
+            &[
+                "evaluated on other text than run 'random-100000-1': 410000 bytes where that has 420000",
+            ],
+        ),
+        (
+            &|run, log| {
+                let set = if of_selected(run) { "beef" } else { "cafe" };
+                log.replace(
+                    "\"kind\":\"eval\"",
+                    &format!("\"kind\":\"eval\",\"tag\":\"dataset={set}\""),
+                )
+            },
+            &["dataset beef where that has cafe; evaluate both on the same text"],
+        ),
+        (
+            &|run, log| match of_selected(run) {
+                true => log.replace("\"learning_rate\":0.001,", "\"learning_rate\":0.002,"),
+                false => log,
+            },
+            &[
+                "have different schedules (peak learning rate 2.0000e-3 and 1.0000e-3)",
+                "2 pairs say little",
+            ],
+        ),
+        (
+            &|run, log| match of_selected(run) {
+                true => log.replace(
+                    "\"kind\":\"eval\",\"loss\":",
+                    "\"kind\":\"eval\",\"loss\":NaN,\"was\":",
+                ),
+                false => log,
+            },
+            &["its loss on 'target' is no number (selected-200000-1.jsonl:12)"],
+        ),
+        (
+            &|_, log| log.replace("\"general\"", "\"web\""),
+            &[
+                "nothing is known on the general set: no run evaluates on 'general' (the logs have target, web)",
+            ],
+        ),
+    ];
+    for (change, expected) in cases {
+        let (said, _) = told(&arms(), change);
+        for part in expected {
+            assert!(said.contains(part), "{part} in\n{said}");
+        }
+    }
+    let none = |_: &Training, log: String| log;
+    let one_seed: Vec<Training> = arms().into_iter().filter(|run| run.seed == 1).collect();
+    let (said, report) = told(&one_seed, &none);
+    assert!(
+        said.contains(
+            "without an interval, which shows nothing: one pair says nothing of the spread"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("train 3 or more seeds of both"), "{said}");
+    assert!(comparison(&report, "target", "selected")["interval"].is_null());
+    assert_eq!(sentences(&report, "concluded"), "");
+
+    let two_budgets: Vec<Training> = arms()
+        .into_iter()
+        .filter(|run| run.tokens != 100_000)
+        .collect();
+    let (said, _) = told(&two_budgets, &none);
+    assert!(
+        said.contains("the curve of 'random' needs 3 budgets, but 2 can be used"),
+        "{said}"
+    );
+
+    let mut far = arms();
+    far.iter_mut().for_each(|run| {
+        if run.group == "selected" {
+            run.target = law(2.2 * compute(400_000));
+        }
+    });
+    let (said, _) = told(&far, &none);
+    assert!(
+        said.contains(
+            "more than 2 times its largest budget, 2.4000e13; train the baseline further"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn lower_weighted_loss_is_no_progress() {
+    let folder = Folder::new();
+    let mut runs = arms();
+    runs.iter_mut()
+        .filter(|run| run.group == "selected")
+        .for_each(|run| run.target += 0.1);
+    write_arms(&folder, &runs, PROGRESS, &|_| String::new());
+    for run in runs.iter().filter(|run| run.group == "selected") {
+        let weighted = json!({ "ts": 101, "kind": "eval", "step": 10, "split": "target", "loss": 0.5, "bytes": 420_000,
+                               "tokens": 100_000, "tag": "weighted" });
+        folder.write(
+            &format!("{}.jsonl", run.name()),
+            run.log() + &format!("{weighted}\n"),
+        );
+    }
+    let report = measured(&folder, &["measure.yaml"]);
+    assert_eq!(comparison(&report, "target", "selected")["verdict"], "less");
+}
+
+#[test]
+fn parts_of_a_held_out_set_by_source_add_up_and_are_compared_alone() {
+    let folder = Folder::new();
+    let runs = arms();
+    write_arms(&folder, &runs, PROGRESS, &|_| String::new());
+    for run in &runs {
+        let mut log = run
+            .log()
+            .replace("\"split\":\"target\"", "\"split\":\"other\"");
+        // Two parts around the whole, of which the larger is the easier one.
+        for (source, bytes, tokens, more) in [
+            ("web", 300_000, 70_000, -0.04),
+            ("code", 120_000, 30_000, 0.1),
+        ] {
+            let nats =
+                (run.target + more) * std::f64::consts::LN_2 * f64::from(bytes) / f64::from(tokens);
+            let line = json!({ "ts": 101, "kind": "eval", "step": 10, "split": "target", "loss": nats, "bytes": bytes,
+                               "tokens": tokens, "tag": format!("source={source}") });
+            writeln!(log, "{line}").expect("memory");
+        }
+        folder.write(&format!("{}.jsonl", run.name()), log);
+    }
+    let report = measured(&folder, &["measure.yaml"]);
+    let sets = report["progress"]["sets"].as_array().expect("sets");
+    let sources: Vec<&Value> = sets.iter().map(|set| &set["source"]).collect();
+    assert_eq!(
+        sources,
+        [&Value::Null, &json!("code"), &json!("web"), &Value::Null]
+    );
+    assert_eq!(sets[0]["bytes"], 420_000);
+    let run = &sets[0]["runs"][0];
+    // (300,000 x -.04 + 120,000 x .1) / 420,000 = 0
+    let found = run["bits_per_byte"].as_f64().expect("a loss");
+    assert!((found - runs[0].target).abs() < 1e-9, "{run}");
+    for set in &sets[1..3] {
+        let selected = set["comparisons"].as_array().expect("a list");
+        assert!(
+            selected
+                .iter()
+                .any(|found| found["group"] == "selected" && found["verdict"] == "more"),
+            "{set}"
+        );
+    }
+}
+
+#[test]
+fn a_state_file_without_times_still_gives_progress() {
+    let folder = Folder::new();
+    let runs = arms();
+    write_arms(
+        &folder,
+        &runs,
+        "progress: { baseline: random, target_bytes_per_token: 4.2, general_bytes_per_token: 4.2 }",
+        &|run| format!(", tokens_per_step: {}", run.tokens),
+    );
+    for run in &runs {
+        let mut history: Vec<Value> = (1..=10)
+            .map(|step| json!({ "step": step, "loss": 3.0, "learning_rate": 1e-3 * (10 - step) as f64 / 10.0 }))
+            .collect();
+        history.push(json!({ "step": 10, "eval_target_loss": Training::nats(run.target), "eval_runtime": 1.0 }));
+        history.push(json!({ "step": 10, "eval_general_loss": Training::nats(run.general), "eval_runtime": 1.0 }));
+        let state = json!({ "log_history": history, "max_steps": 10 });
+        folder.write(&format!("{}.jsonl", run.name()), state.to_string());
+    }
+    let report = measured(&folder, &["measure.yaml"]);
+    assert!(report["runs"][0]["time"].is_null());
+    assert_eq!(report["runs"][0]["training"]["schedule"], "finished");
+    let (lower, upper) = interval(comparison(&report, "target", "selected"));
+    assert!(lower < 1.5 && 1.5 < upper, "{lower} to {upper}");
+    write_arms(&folder, &[], PROGRESS, &|_| String::new());
+    let text = std::fs::read_to_string(folder.path("measure.yaml")).expect("written");
+    folder.write(
+        "measure.yaml",
+        text.replace(
+            "runs:\n",
+            "runs: [{ name: random, logs: random-100000-1.jsonl }]\n",
+        ),
+    );
+    folder.write("random-100000-1.jsonl", json!({ "log_history": [
+        { "step": 1, "loss": 3.0 }, { "step": 2, "loss": 2.9 }, { "step": 2, "eval_target_loss": 2.8 }
+    ] }).to_string());
+    let report = measured(&folder, &["measure.yaml"]);
+    let said = sentences(&report, "not_concluded");
+    assert!(
+        said.contains(
+            "nats a token cannot become bits per byte; write both, or give 'target_bytes_per_token'"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_dataset_that_is_read_again_is_worth_less_and_its_making_is_charged() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(11);
+    let texts: Vec<String> = (0..40).map(|_| numbers.words(30)).collect();
+    folder.documents("in.jsonl", &texts);
+    folder.pipeline("pack: { method: concat, sequence_tokens: 64 }\n");
+    assert_eq!(
+        folder.goodput(&["run", "p.yaml", "--progress", "off"]).code,
+        Some(0)
+    );
+    let positions = folder.out("out").rows().len() as u64 * 64;
+    // Four epochs in four steps.
+    let log: String = (1..=4)
+        .map(|number| step(10 * number, number, positions))
+        .collect();
+    folder.write("train.jsonl", log);
+    folder.write(
+        "measure.yaml",
+        "version: 1\nname: a\ndataset: { path: out, epochs: 4 }\nselection: { flop_per_core_second: 1e10, flop: 7 }\n\
+         runs: [{ name: a, logs: train.jsonl }]\n",
+    );
+    let report = measured(&folder, &["measure.yaml"]);
+    let run = &report["runs"][0];
+    let effective = run["dataset"]["effective_positions"]
+        .as_f64()
+        .expect("known");
+    assert!(
+        (effective / positions as f64 - 3.725673).abs() < 1e-6,
+        "{run}"
+    );
+    let record: Value = serde_json::from_str(
+        &std::fs::read_to_string(folder.path("out/run.json")).expect("written"),
+    )
+    .expect("JSON");
+    let core_seconds = record["core_seconds"].as_f64().expect("a time");
+    assert_eq!(
+        run["selection"],
+        json!({ "core_seconds": core_seconds, "core_seconds_are_of": "run.json", "flop_per_core_second": 1e10,
+                "flop": core_seconds * 1e10 + 7.0 })
+    );
+    let table = folder.goodput(&["measure", "measure.yaml"]);
+    assert!(
+        table.stdout.contains("read 4.0000 times, worth"),
+        "{}",
+        table.stdout
+    );
+}
+
+#[test]
+fn wrong_words_about_progress_are_refused_with_their_place() {
+    let folder = Folder::new();
+    let with = |progress: &str| {
+        folder.write(
+            "measure.yaml",
+            format!("version: 1\nname: a\nprogress: {progress}\nruns: [{{ name: x, group: b, logs: y }}]\n"),
+        );
+        folder.goodput(&["measure", "measure.yaml"])
+    };
+    with("{ baseline: random }").refuses(&[
+        "measure.yaml:3:",
+        "'baseline' must be the group of a run, got 'random'; groups are b",
+    ]);
+    with("{ curve: power_law }").refuses(&["'progress' needs 'baseline'"]);
+    with("{ baseline: b, curve: frontier, budget: tokens }")
+        .refuses(&["'budget' must be flop where 'curve' is frontier"]);
+    with("{ baseline: b, curve: spline }").refuses(&["'curve' must be"]);
+    with("{ baseline: b, target_bytes_per_token: .nan }")
+        .refuses(&["'target_bytes_per_token' must be"]);
 }

@@ -56,8 +56,8 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
     ("logs", &["record"], "training logs to events"),
     (
         "measure",
-        &["record", "source", "logs", "shard", "audit"],
-        "adds up what logs say; globs, manifest and ledger are read elsewhere",
+        &["record", "algo", "source", "logs", "shard", "audit"],
+        "adds up what logs say; globs, manifest and ledger are read elsewhere, repeats are valued in algo",
     ),
     (
         "plan",
