@@ -10,6 +10,7 @@ use super::domains::References;
 use super::inputs::Inputs;
 use super::progress::Progress;
 use super::scores::Scores;
+use super::validation::HeldOut;
 use super::{EngineError, Stop};
 use crate::audit::Emitted;
 use crate::plan::Rejects as RejectsKept;
@@ -31,7 +32,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 /// Token places of a row group: large enough to compress well, small enough for memory.
-const GROUP_POSITIONS: u64 = 2 << 20;
+pub(super) const GROUP_POSITIONS: u64 = 2 << 20;
 /// Documents of a row group of the order file.
 const ORDER_GROUP: usize = 64 << 10;
 /// Token places of a batch inside a group.
@@ -64,6 +65,8 @@ pub struct Emit<'a> {
     pub metadata: Vec<(String, String)>,
     /// Values that documents were sorted by.
     pub keys: &'a KeyValues<'a>,
+    /// What is held out of training, where the pipeline asks for it.
+    pub held_out: Option<&'a HeldOut>,
     /// Special tokens.
     pub ids: SpecialIds,
     /// Label, keep rule and reasons of each stage of the chain.
@@ -421,7 +424,7 @@ impl Emit<'_> {
         Ok((batches, sums))
     }
 
-    fn special(&self, rows: &mut ShardRows, id: Option<u32>) {
+    pub(super) fn special(&self, rows: &mut ShardRows, id: Option<u32>) {
         // A frame token stands only where the pipeline names one.
         rows.input_ids.push(id.unwrap_or(self.ids.padding));
         match self.shape.usefulness {
@@ -439,7 +442,7 @@ impl Emit<'_> {
         let folder = self.out.join("order");
         fresh_folder(&folder)?;
         let path = folder.join("part-00000.parquet");
-        let schema = Order::schema(&layout.sort_keys);
+        let schema = Order::schema(&layout.sort_keys, self.held_out.is_some());
         let mut part = Part::create(&path, schema.clone(), &[])?;
         let documents = layout.order.values().len();
         let groups: Vec<(usize, usize)> = (0..documents)
@@ -468,6 +471,7 @@ impl Emit<'_> {
                                 .iter()
                                 .map(|key| self.keys.value(number, key, "order"))
                                 .collect(),
+                            group_hash: self.held_out.map(|held_out| held_out.group(number)),
                         }
                     })
                     .collect();
@@ -515,7 +519,7 @@ impl Emit<'_> {
     }
 
     /// Documents that are rejected, in the order (input, id).
-    fn rejected(&self) -> impl Iterator<Item = (u64, &Fate)> + '_ {
+    pub(super) fn rejected(&self) -> impl Iterator<Item = (u64, &Fate)> + '_ {
         (0..self.corpus.len())
             .map(|rank| self.decisions.number_at(rank))
             .filter_map(|number| {
@@ -525,7 +529,7 @@ impl Emit<'_> {
             })
     }
 
-    /// Writes the rejects, parts of about `part_tokens` tokens each.
+    /// Writes the rejects but those that are held out, parts of about `part_tokens` tokens each.
     pub fn rejects(
         &self,
         kept: RejectsKept,
@@ -539,7 +543,11 @@ impl Emit<'_> {
         }
         let schema = Rejects::schema(true, kept == RejectsKept::Text, self.fields);
         let mut files = Vec::new();
-        let mut rejected = self.rejected().peekable();
+        let held_out = self.held_out.map(|held_out| held_out.stage);
+        let mut rejected = self
+            .rejected()
+            .filter(|(_, fate)| Some(fate.stage) != held_out)
+            .peekable();
         loop {
             // The first part is written even when nothing was rejected: the folder says so.
             if rejected.peek().is_none() && !files.is_empty() {

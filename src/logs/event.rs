@@ -84,6 +84,17 @@ pub enum Tokens {
     PerSecondPerChip(f64),
 }
 
+/// What a step event read of a dataset, as the trainer tells it: of the rows since the step event before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowsRead {
+    /// Position of the first row.
+    pub first: Option<u64>,
+    /// How many rows.
+    pub rows: Option<u64>,
+    /// Sum of the CRC-32 of each row's token ids, as little-endian 32-bit numbers.
+    pub ids_crc32: Option<u64>,
+}
+
 /// One thing that a log tells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
@@ -113,6 +124,8 @@ pub struct Event {
     pub bytes: Option<u64>,
     /// Steps of this event whose update was skipped or was not a number.
     pub lost_steps: u64,
+    /// Which rows were read.
+    pub read: RowsRead,
     /// A word more.
     pub tag: Option<String>,
 }
@@ -134,6 +147,7 @@ impl Event {
             split: None,
             bytes: None,
             lost_steps: 0,
+            read: RowsRead::default(),
             tag: None,
         }
     }

@@ -1,7 +1,7 @@
 //! Events of a run's files become attempts: processes, one after another.
 
 use super::Category;
-use crate::logs::{Event, EventKind, Log, Span, Tokens};
+use crate::logs::{Event, EventKind, Log, RowsRead, Span, Tokens};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -59,6 +59,8 @@ pub struct Row {
     pub tokens: Option<f64>,
     /// Mean loss in nats a token, where the log says.
     pub loss: Option<f64>,
+    /// Which rows they read, where the log says.
+    pub read: RowsRead,
 }
 
 impl Row {
@@ -546,6 +548,7 @@ impl Builder<'_> {
             lost_steps,
             tokens,
             loss: event.loss,
+            read: event.read,
         };
         attempt.rows.push(row);
     }

@@ -8,7 +8,7 @@
 //!   unattributed, exactly.
 //! - `rate`: floating-point operations by named convention, MFU, HFU, expected ETTR, MTTF, the best
 //!   checkpoint interval. `published`: figures of papers, recomputed.
-//! - `join`: which rows and documents of the dataset the steps read.
+//! - `join`: which rows and documents of the dataset the steps read. `reading`: whether in the order of the manifest.
 //! - `report`: all of it as JSON; `table`: for people.
 
 mod attempts;
@@ -17,6 +17,7 @@ mod join;
 mod model;
 mod published;
 mod rate;
+mod reading;
 mod report;
 mod request;
 mod table;
@@ -28,6 +29,7 @@ pub use join::{DocumentReport, JoinReport, PartReport, SpikeReport};
 pub use model::{CONVENTIONS, Convention, Model};
 pub use published::{PUBLISHED, Published};
 pub use rate::{Reliability, best_interval_days, expected_ettr, mttf_days, utilization};
+pub use reading::{DifferenceKind, DifferenceReport, OrderReport, ids_crc32};
 pub use report::{
     AttemptReport, BadLineReport, CostReport, DatasetReport, RateReport, ReliabilityReport, Report,
     RunReport, StepReport, TimeReport, TokenReport, measure,

@@ -26,3 +26,4 @@ mod same_bytes;
 mod spans;
 mod support;
 mod threshold;
+mod validation;
