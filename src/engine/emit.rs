@@ -3,6 +3,8 @@
 //! Row groups are encoded by all workers and appended in order. The counts of the ledger are taken
 //! here, from the rows that were written.
 
+mod validation;
+
 use super::arrange::{Layout, Placed};
 use super::corpus::{Corpus, NO_DOCUMENT};
 use super::decide::{Decisions, Fate, KeyValues};
@@ -32,7 +34,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 /// Token places of a row group: large enough to compress well, small enough for memory.
-pub(super) const GROUP_POSITIONS: u64 = 2 << 20;
+const GROUP_POSITIONS: u64 = 2 << 20;
 /// Documents of a row group of the order file.
 const ORDER_GROUP: usize = 64 << 10;
 /// Token places of a batch inside a group.
@@ -424,7 +426,7 @@ impl Emit<'_> {
         Ok((batches, sums))
     }
 
-    pub(super) fn special(&self, rows: &mut ShardRows, id: Option<u32>) {
+    fn special(&self, rows: &mut ShardRows, id: Option<u32>) {
         // A frame token stands only where the pipeline names one.
         rows.input_ids.push(id.unwrap_or(self.ids.padding));
         match self.shape.usefulness {
@@ -519,7 +521,7 @@ impl Emit<'_> {
     }
 
     /// Documents that are rejected, in the order (input, id).
-    pub(super) fn rejected(&self) -> impl Iterator<Item = (u64, &Fate)> + '_ {
+    fn rejected(&self) -> impl Iterator<Item = (u64, &Fate)> + '_ {
         (0..self.corpus.len())
             .map(|rank| self.decisions.number_at(rank))
             .filter_map(|number| {

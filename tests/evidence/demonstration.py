@@ -58,6 +58,7 @@ def options_of(arguments=None):
     parser.add_argument("--keep-share", default=0.2, type=float, help="share of the tokens that an arm may choose from")
     parser.add_argument("--validation-share", default=0.03, type=float, help="of the groups of similar documents")
     parser.add_argument("--eval-tokens", default=60_000, type=int, help="of each held-out set")
+    parser.add_argument("--report-only", action="store_true", help="trains nothing, reports what is finished")
     parser.add_argument("--small", action="store_true", help="smaller budgets, model and pool: about five minutes")
     options = parser.parse_args(arguments)
     if options.small:
@@ -109,7 +110,8 @@ def pipeline(options, name, seed, inputs, fields, stages, order, pack, output, w
 
 def table(out, folder, columns):
     """Columns of all files of a folder of the output."""
-    return [row for path in sorted((out / folder).glob("*.parquet")) for row in pq.read_table(path, columns=columns).to_pylist()]
+    tables = (pq.read_table(path, columns=columns) for path in sorted((out / folder).glob("*.parquet")))
+    return [row for table in tables for row in table.to_pylist()]
 
 
 def make_data(options):
@@ -198,7 +200,8 @@ def held_out_rows(documents, end, limit):
 
 def held_out_sets(options, clean, target, end):
     bytes_of = {str(record["id"]): len(record["text"].encode()) for record in records(options.target)}
-    of_target = ((row["input_ids"][:-1], bytes_of[row["doc_id"]]) for row in table(target, "shards", ["doc_id", "input_ids"]))
+    rows = table(target, "shards", ["doc_id", "input_ids"])
+    of_target = ((row["input_ids"][:-1], bytes_of[row["doc_id"]]) for row in rows)
     columns = ["input_ids", "text_bytes", "special_tokens", "doc_id"]
     found = sorted(table(clean, "validation", columns), key=lambda row: zlib.crc32(row["doc_id"].encode()))
     of_general = ((row["input_ids"][:-1], row["text_bytes"]) for row in found if row["special_tokens"] and row["text_bytes"])
@@ -280,7 +283,8 @@ def train(options, run, dataset, budget, seed, held_out, vocabulary):
         for split, part in held_out.items():
             at = time.time()
             nats = evaluate(model, part, device)
-            event("eval", step=steps, split=split, loss=nats / part[2], tokens=part[2], bytes=part[3], dur_s=time.time() - at)
+            told = {"loss": nats / part[2], "tokens": part[2], "bytes": part[3], "dur_s": time.time() - at}
+            event("eval", step=steps, split=split, **told)
         event("job_end")
     path.with_suffix(".new").rename(path)
     return f"{run}: {time.time() - began:.0f} s"
@@ -288,7 +292,7 @@ def train(options, run, dataset, budget, seed, held_out, vocabulary):
 
 def measure_file(options, datasets):
     """What `goodput measure` is asked."""
-    parameters = sum(p.numel() for p in SmallModel(vocabulary_of(options), options.width, options.layers, options.heads).parameters())
+    parameters = parameters_of(options)
     runs = []
     for name, arm, budget, seed in runs_of(options):
         if (options.work / "logs" / f"{name}.jsonl").exists():
@@ -309,6 +313,11 @@ def measure_file(options, datasets):
     path = options.work / "measure.yaml"
     path.write_text(json.dumps({"version": 1, "name": "demonstration", "runs": runs}, indent=1))
     return path
+
+
+def parameters_of(options):
+    model = SmallModel(vocabulary_of(options), options.width, options.layers, options.heads)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def vocabulary_of(options):
@@ -348,12 +357,12 @@ def with_interval(values):
     return f"{mean:.4f} ± {half:.4f}"
 
 
-def report(options, clean, datasets, found, measured):
+def report(options, clean, found, measured):
     manifest = json.loads((clean / "manifest.json").read_text())
     held = manifest["validation"]
     names = runs_of(options)
     done = [run for run in names if (run[1], run[2], run[3], "target") in found]
-    parameters = sum(p.numel() for p in SmallModel(vocabulary_of(options), options.width, options.layers, options.heads).parameters())
+    parameters = parameters_of(options)
     lines = [
         "# What small models learn from random, selected and rejected text of one pool",
         "",
@@ -394,7 +403,20 @@ def report(options, clean, datasets, found, measured):
             difference = with_interval(pairs) if pairs else ""
             lines.append(f"| {arm} | {budget:,} | {len(values)} | {with_interval(list(values.values()))} | {difference} |")
         lines.append("")
-    lines += ["## What `goodput measure` says", "", "```", measured.strip(), "```", ""]
+    lines += ["## What `goodput measure` says of the runs", ""]
+    lines += ["| arm | tokens | runs | read in the manifest's order | forecast data goodput g | productive time |"]
+    lines += ["| --- | ---: | ---: | --- | ---: | ---: |"]
+    for arm, budget in arms_of(options):
+        runs = [run for name, a, b, _ in names for run in measured if (a, b) == (arm, budget) and run["name"] == name]
+        if runs:
+            orders = [run["curriculum"]["reading_order"] for run in runs]
+            told = sum(order["lines_with_checksum"] for order in orders)
+            wrong = sum(order["lines_that_differ"] for order in orders)
+            order = f"yes, {told:,} steps by checksum" if not wrong else f"no, {wrong:,} of {told:,} steps differ"
+            forecast = statistics.fmean(run["dataset"]["data_goodput"] for run in runs)
+            productive = statistics.fmean(run["time"]["productive_share"] for run in runs)
+            lines.append(f"| {arm} | {budget:,} | {len(runs)} | {order} | {forecast:.4f} | {productive:.1%} |")
+    lines.append("")
     path = options.work / "demonstration.md"
     path.write_text("\n".join(lines))
     return path
@@ -408,18 +430,22 @@ def main(arguments=None):
     end = tokenizer["model"]["vocab"].get(END, 0)
     held_out = held_out_sets(options, clean, target, end)
     context = multiprocessing.get_context("spawn")
+    waiting = [] if options.report_only else runs_of(options)
     with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        waiting = [
-            pool.submit(train, options, name, dataset_of(datasets, arm, budget, seed), budget, seed, held_out, vocabulary_of(options))
-            for name, arm, budget, seed in runs_of(options)
+        vocabulary = vocabulary_of(options)
+        runs = [
+            pool.submit(train, options, name, dataset_of(datasets, arm, budget, seed), budget, seed, held_out, vocabulary)
+            for name, arm, budget, seed in waiting
         ]
-        for done in concurrent.futures.as_completed(waiting):
+        for done in concurrent.futures.as_completed(runs):
             print(done.result(), flush=True)
-    command = [options.program, "measure", measure_file(options, datasets)]
-    measured = subprocess.run(command, capture_output=True, text=True)
-    if measured.returncode:
-        raise SystemExit(f"measure: {measured.stderr.strip()}")
-    print(report(options, clean, datasets, results(options), measured.stdout))
+    if not results(options):
+        raise SystemExit(f"{options.work / 'logs'}: no run is finished yet")
+    command = [options.program, "measure", measure_file(options, datasets), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"measure: {done.stderr.strip()}")
+    print(report(options, clean, results(options), json.loads(done.stdout)["runs"]))
 
 
 if __name__ == "__main__":

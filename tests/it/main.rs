@@ -18,6 +18,7 @@ mod messages;
 mod models;
 mod near;
 mod pipelines;
+mod real_logs;
 mod releases;
 mod reporting;
 mod robustness;

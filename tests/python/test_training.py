@@ -10,6 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+import tokenizers
 import world as worlds
 
 HERE = Path(__file__).resolve().parent
@@ -33,11 +34,37 @@ def measure(*arguments):
     return json.loads(done.stdout)["runs"]
 
 
-def test_the_trainer_of_the_readme_reads_in_order_and_is_measured(concat, torch_python, tmp_path):
+@pytest.fixture
+def small_output(tmp_path):
+    """Rows of 64 tokens of a tokenizer of bytes, in several shards."""
+    letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    model = tokenizers.models.BPE({letter: at for at, letter in enumerate(sorted(letters))}, [])
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    write(tmp_path / "in.jsonl", texts(random.Random(3), ["one", "two", "three", "four", "five", "six", "seven"], 60))
+    pipeline = {
+        "version": 1,
+        "name": "small",
+        "seed": 1,
+        "inputs": [{"path": "in.jsonl", "source": "in", "id": "id"}],
+        "tokenizer": {"file": "tokenizer.json"},
+        "stages": [],
+        "pack": {"method": "concat", "sequence_tokens": 64},
+        "output": {"path": "out", "shard_tokens": 10_000},
+    }
+    # JSON is YAML.
+    (tmp_path / "small.yaml").write_text(json.dumps(pipeline))
+    subprocess.run([worlds.PROGRAM, "run", tmp_path / "small.yaml", "--progress", "off"], check=True, capture_output=True)
+    return tmp_path / "out"
+
+
+def test_the_trainer_of_the_readme_reads_in_order_and_is_measured(small_output, torch_python, tmp_path):
     trainer, log = HERE / "train.py", tmp_path / "train.jsonl"
-    subprocess.run([torch_python, trainer, concat.path, log], check=True, env=ENVIRONMENT)
-    [run] = measure("--log", log, "--dataset", concat.path)
-    steps = concat.manifest["totals"]["rows"] // 8
+    subprocess.run([torch_python, trainer, small_output, log], check=True, env=ENVIRONMENT)
+    [run] = measure("--log", log, "--dataset", small_output)
+    steps = json.loads((small_output / "manifest.json").read_text())["totals"]["rows"] // 8
+    assert steps > 40
     assert run["dataset"]["is_named_in_log"] and run["steps"]["done"] == steps
     order = run["curriculum"]["reading_order"]
     assert order == {"lines_with_rows": steps, "lines_with_checksum": steps, "lines_that_differ": 0, "differences": []}
@@ -45,7 +72,7 @@ def test_the_trainer_of_the_readme_reads_in_order_and_is_measured(concat, torch_
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     lines[2]["ids_crc32"], lines[4]["ids_crc32"] = lines[4]["ids_crc32"], lines[2]["ids_crc32"]
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    [run] = measure("--log", log, "--dataset", concat.path)
+    [run] = measure("--log", log, "--dataset", small_output)
     order = run["curriculum"]["reading_order"]
     found = [(one["kind"], one["first_step"], one["tokens_of_step"]) for one in order["differences"]]
     assert found == [("skips", 2, 4), ("reads_again", 4, 2)]
