@@ -363,7 +363,7 @@ impl<'a> Decisions<'a> {
         }
     }
 
-    fn turn_away(&mut self, number: u64, stage: u16, reason: u16, value: f64) {
+    pub(super) fn turn_away(&mut self, number: u64, stage: u16, reason: u16, value: f64) {
         let fate = &mut self.fates.values_mut()[number as usize];
         *fate = Fate {
             value,

@@ -3,6 +3,8 @@
 //! Row groups are encoded by all workers and appended in order. The counts of the ledger are taken
 //! here, from the rows that were written.
 
+mod validation;
+
 use super::arrange::{Layout, Placed};
 use super::corpus::{Corpus, NO_DOCUMENT};
 use super::decide::{Decisions, Fate, KeyValues};
@@ -11,6 +13,7 @@ use super::inputs::Inputs;
 use super::memory::rounds;
 use super::progress::Progress;
 use super::scores::Scores;
+use super::validation::HeldOut;
 use super::{EngineError, Stop};
 use crate::audit::Emitted;
 use crate::plan::Rejects as RejectsKept;
@@ -68,6 +71,8 @@ pub struct Emit<'a> {
     pub metadata: Vec<(String, String)>,
     /// Values that documents were sorted by.
     pub keys: &'a KeyValues<'a>,
+    /// What is held out of training, where the pipeline asks for it.
+    pub held_out: Option<&'a HeldOut>,
     /// Special tokens.
     pub ids: SpecialIds,
     /// Label, keep rule and reasons of each stage of the chain.
@@ -462,7 +467,7 @@ impl Emit<'_> {
         let folder = self.out.join("order");
         fresh_folder(&folder)?;
         let path = folder.join("part-00000.parquet");
-        let schema = Order::schema(&layout.sort_keys);
+        let schema = Order::schema(&layout.sort_keys, self.held_out.is_some());
         let mut part = Part::create(&path, schema.clone(), &[])?;
         let documents = layout.order.values().len();
         let groups: Vec<(usize, usize)> = (0..documents)
@@ -492,6 +497,7 @@ impl Emit<'_> {
                                 .iter()
                                 .map(|key| self.keys.value(number, key, "order"))
                                 .collect(),
+                            group_hash: self.held_out.map(|held_out| held_out.group(number)),
                         }
                     })
                     .collect();
@@ -547,7 +553,7 @@ impl Emit<'_> {
             })
     }
 
-    /// Writes the rejects, parts of about `part_tokens` tokens each.
+    /// Writes the rejects but those that are held out, parts of about `part_tokens` tokens each.
     pub fn rejects(
         &self,
         kept: RejectsKept,
@@ -561,7 +567,11 @@ impl Emit<'_> {
         }
         let schema = Rejects::schema(true, kept == RejectsKept::Text, self.fields);
         let mut files = Vec::new();
-        let mut rejected = self.rejected().peekable();
+        let held_out = self.held_out.map(|held_out| held_out.stage);
+        let mut rejected = self
+            .rejected()
+            .filter(|(_, fate)| Some(fate.stage) != held_out)
+            .peekable();
         loop {
             // The first part is written even when nothing was rejected: the folder says so.
             if rejected.peek().is_none() && !files.is_empty() {

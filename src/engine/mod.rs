@@ -37,6 +37,7 @@
 //! | scores | score | 16 a document, 1 a token; 4 a token more for each of f32 usefulness and `excess_nats` |
 //! | sorts that outgrow memory | decide | 16 a band (240 a document for 15), 16 to 32 a document for each other sort; removed after it |
 //! | buckets of a near dedupe | decide | 12 a bucket of two documents or more, 8 a member up to `max_bucket`; removed after it |
+//! | groups of similar documents, with `validation_share` | decide | 16 a document; while they are found 16 a band, and 24 a document |
 //! | sorts of earlier releases | decide | of a document in their indexes 32 for an exact dedupe, 16 a band for a near one; removed after it |
 //! | what is proposed of earlier releases | decide | 32 a document and 8 a shingle; removed after it. The ids that the evidence names stay: 24 and the id |
 //! | layout | arrange | 32 a row, 24 a segment |
@@ -122,6 +123,7 @@ mod spans;
 mod stop;
 mod teach;
 mod threshold;
+mod validation;
 mod verify;
 mod work;
 

@@ -23,6 +23,7 @@ use super::segments::Segments;
 use super::spans::span_dedupe;
 use super::stop::core_seconds;
 use super::teach::{self, Judge, Taught};
+use super::validation::{Groups, HeldOut};
 use super::verify::path_from;
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
@@ -388,6 +389,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
     let mut warnings: Vec<String> = taught.flat_map(|taught| taught.warnings.clone()).collect();
     warnings.extend(releases.values().flat_map(Releases::warnings));
     warnings.extend(many_copies(plan));
+    warnings.extend(held_out_apart(plan));
     match (inputs, tokenizer) {
         (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared {
             inputs,
@@ -417,6 +419,25 @@ fn many_copies(plan: &Plan) -> Option<String> {
             "documents are emitted up to {copies} times; by the published fit all copies together teach at most \
              {worth:.0} % of what as much new text would: {FEW_COPIES} epochs or fewer lose little"
         )
+    })
+}
+
+/// Where held-out documents are kept apart from copies alone, or are not kept from a model.
+fn held_out_apart(plan: &Plan) -> Option<String> {
+    let kinds = || plan.stages.iter().map(|stage| stage.kind);
+    let draw = kinds().position(|kind| kind == StageRef::Validation)?;
+    if !kinds().any(|kind| kind == StageRef::NearDedupe) {
+        return Some(
+            "'validation_share' holds out documents without a 'near_dedupe' in the chain: only documents of the same \
+             tokens stay together, similar ones may stand on both sides; add a stage 'near_dedupe'"
+                .to_string(),
+        );
+    }
+    let score = kinds().position(|kind| matches!(kind, StageRef::Score { .. }))?;
+    (score < draw).then(|| {
+        "'validation_share' is drawn after 'near_dedupe', which stands after 'score': models are fitted on held-out \
+         documents too; put 'near_dedupe' before 'score', or compare held-out losses of runs of the same 'score' alone"
+            .to_string()
     })
 }
 
@@ -1191,52 +1212,54 @@ fn go(
     let mut taught: BTreeMap<u16, Taught> = BTreeMap::new();
     for (place, stage) in plan.stages.iter().enumerate() {
         let keep = |label: &str, keep: &str| format!("{label} keep {keep}");
-        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) =
-            match stage.kind {
-                StageRef::Document(at) => {
-                    let judge = judges.remove(&place).expect("every one was built");
-                    taught.extend(judge.taught.map(|taught| (place as u16 + 1, taught)));
-                    (
-                        Step::Judge(judge.stage),
-                        stages::TABLE[at].reasons,
-                        String::new(),
-                    )
-                }
-                StageRef::ExactDedupe => (
-                    Step::Exact {
-                        normalise: stage.options.flag("normalise"),
-                    },
-                    plan::global::EXACT_DEDUPE_REASONS,
-                    keep(&stage.label, "first"),
+        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) = match stage
+            .kind
+        {
+            StageRef::Document(at) => {
+                let judge = judges.remove(&place).expect("every one was built");
+                taught.extend(judge.taught.map(|taught| (place as u16 + 1, taught)));
+                (
+                    Step::Judge(judge.stage),
+                    stages::TABLE[at].reasons,
+                    String::new(),
+                )
+            }
+            StageRef::ExactDedupe => (
+                Step::Exact {
+                    normalise: stage.options.flag("normalise"),
+                },
+                plan::global::EXACT_DEDUPE_REASONS,
+                keep(&stage.label, "first"),
+            ),
+            StageRef::NearDedupe => (
+                Step::Near(
+                    near::sketcher(plan.seed, &stage.options)
+                        .map_err(|error| option_error(plan, stage.line, stage.column, error))?,
                 ),
-                StageRef::NearDedupe => (
-                    Step::Near(
-                        near::sketcher(plan.seed, &stage.options)
-                            .map_err(|error| option_error(plan, stage.line, stage.column, error))?,
-                    ),
-                    plan::global::NEAR_DEDUPE_REASONS,
-                    near::rule(&stage.label, &stage.options),
-                ),
-                StageRef::UnitDedupe(unit) => (
-                    Step::Units(UnitRule {
-                        unit,
-                        normalise: stage.options.flag("normalise"),
-                        min_characters: stage.options.integer("min_characters"),
-                    }),
-                    match unit {
-                        TextUnit::Paragraph => plan::global::PARAGRAPH_DEDUPE_REASONS,
-                        TextUnit::Line => plan::global::LINE_DEDUPE_REASONS,
-                    },
-                    keep(&stage.label, "first"),
-                ),
-                StageRef::SpanDedupe => (
-                    Step::Later,
-                    plan::global::SPAN_DEDUPE_REASONS,
-                    keep(&stage.label, stage.options.text("keep")),
-                ),
-                StageRef::Score { .. } => (Step::Later, &[], String::new()),
-                StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
-            };
+                plan::global::NEAR_DEDUPE_REASONS,
+                near::rule(&stage.label, &stage.options),
+            ),
+            StageRef::UnitDedupe(unit) => (
+                Step::Units(UnitRule {
+                    unit,
+                    normalise: stage.options.flag("normalise"),
+                    min_characters: stage.options.integer("min_characters"),
+                }),
+                match unit {
+                    TextUnit::Paragraph => plan::global::PARAGRAPH_DEDUPE_REASONS,
+                    TextUnit::Line => plan::global::LINE_DEDUPE_REASONS,
+                },
+                keep(&stage.label, "first"),
+            ),
+            StageRef::SpanDedupe => (
+                Step::Later,
+                plan::global::SPAN_DEDUPE_REASONS,
+                keep(&stage.label, stage.options.text("keep")),
+            ),
+            StageRef::Score { .. } => (Step::Later, &[], String::new()),
+            StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
+            StageRef::Validation => (Step::Later, plan::global::VALIDATION_REASONS, String::new()),
+        };
         described.push(json!([
             stage.label,
             format!("{:?}", stage.kind),
@@ -1283,7 +1306,12 @@ fn go(
         .iter()
         .zip(&plan.stages)
         .take(ranges[0].end - 1)
-        .filter(|(_, stage)| !matches!(stage.kind, StageRef::Score { .. } | StageRef::Select))
+        .filter(|(_, stage)| {
+            !matches!(
+                stage.kind,
+                StageRef::Score { .. } | StageRef::Select | StageRef::Validation
+            )
+        })
         .map(|(description, stage)| match stage.kind {
             // What decides, such as a guard that let go or an earlier release, makes no sketch another one.
             StageRef::ExactDedupe => json!([stage.label, stage.options.flag("normalise")]),
@@ -1366,6 +1394,11 @@ fn go(
     // Sketches are numbered within a segment.
     let (mut exact, mut nears, mut units) = (0, 0, 0);
     let mut near_before = false;
+    let mut groups = match plan.output.validation_share > 0.0 {
+        true => Some(Groups::new(corpus.len(), &spill)?),
+        false => None,
+    };
+    let mut held_out: Option<HeldOut> = None;
     let mut indexes = Vec::new();
     for at in 0..=plan.stages.len() {
         stop.check()?;
@@ -1438,6 +1471,9 @@ fn go(
                 let found = decisions
                     .near_dedupe(number, nears, stage, earlier, &sources, against, stop)?;
                 progress.kept(number, decisions.flow(number));
+                if let Some(groups) = &mut groups {
+                    groups.join_similar(&decisions, number, nears, stage, &spill, stop)?;
+                }
                 progress.end();
                 if releases::writes_index(stage) {
                     indexes.push(IndexOf {
@@ -1597,6 +1633,17 @@ fn go(
                 progress.end();
                 "select"
             }
+            StageRef::Validation => {
+                progress.begin(plan::global::VALIDATION, corpus.len(), Unit::Documents);
+                let asked = (plan.output.validation_share, plan.seed);
+                let groups = groups.take().expect("made for it, and it is drawn once");
+                let mut found = HeldOut::draw(&mut decisions, groups, number, asked, &spill)?;
+                progress.kept(number, decisions.flow(number));
+                progress.end();
+                notes.insert(stage.label.clone(), std::mem::take(&mut found.notes));
+                held_out = Some(found);
+                plan::global::VALIDATION
+            }
         };
         clock.end(phase);
     }
@@ -1672,6 +1719,7 @@ fn go(
         metadata: finish::shard_metadata(plan, &tokenizer_manifest, estimator.as_ref(), &shape),
         shape,
         keys: &keys,
+        held_out: held_out.as_ref(),
         ids,
         stages: &words,
         fields: &plan.fields,
@@ -1687,6 +1735,12 @@ fn go(
     let at_evidence = stop.at(format!("writing rejects and evidence to {}", out.display()));
     progress.begin("rejects and evidence", 0, Unit::Rows);
     files.extend(emit.order(&layout)?);
+    let mut validation = None;
+    if let Some(held_out) = &held_out {
+        let (written, about) = emit.validation(held_out, frame)?;
+        files.extend(written);
+        validation = Some(about);
+    }
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
     files.extend(emit.duplicates()?);
     files.extend(emit.contamination(&taught)?);
@@ -1729,6 +1783,7 @@ fn go(
         estimator,
         order: &layout,
         lr_hint: strategy.lr_hint(),
+        validation,
         sample_share: request.sample_share,
         tool: &tool,
     };

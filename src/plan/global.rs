@@ -483,6 +483,19 @@ pub const SELECT_REASONS: &[Reason] = &[
     ),
 ];
 
+/// What the draw of held-out documents is called in the ledger, and its folder in the output.
+pub const VALIDATION: &str = "validation";
+
+/// The reason of [`VALIDATION`].
+pub const VALIDATION_REASONS: &[Reason] = &[Reason::policy(
+    VALIDATION,
+    "It is held out of training and stands in 'validation/'; the value is the keyed hash of its group of similar \
+     documents, from 0 to below 1, which lies below 'validation_share'",
+)];
+
+/// What [`VALIDATION`] counts of its work, in the order of its counts.
+pub const VALIDATION_NOTES: &[&str] = &["pairs_verified", "groups_held_out"];
+
 /// The sort keys that are no declared field.
 pub const SORT_KEYS: &[&str] = &[
     "score",
