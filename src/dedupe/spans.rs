@@ -7,7 +7,7 @@
 //!
 //! 1. contexts by anchor, 20 bytes each. Those of one anchor are taken in order of place, and each is laid beside the
 //!    earlier ones, anchor on anchor, but only beside those that held something new: almost always the first one alone.
-//!    Of a stretch that none of the first sixteen of these holds it is only known that it is none of theirs:
+//!    Of a stretch that none of the first 64 of these holds it is only known that it is none of theirs:
 //! 2. such stretches by hash, 24 bytes each, so that no large group is compared pair by pair;
 //! 3. what was found, in *marks* by place, 24 bytes each: stretches in a row that stand in a row where they stood first.
 //!
@@ -190,9 +190,11 @@ const PLACE_BITS: u32 = 17;
 const BATCH_PIECES: usize = 2_048;
 const BATCH_STRETCHES: usize = 1 << 20;
 /// Most contexts of an anchor that others are laid beside.
-const FEW: usize = 16;
+const FEW: usize = 64;
 /// Parts of an exchange that are in work at a time, where memory has room for them.
 const BATCH_PARTS: usize = 32;
+/// How many records ahead tokens are fetched, so that their way from memory is not waited for.
+const AHEAD: usize = 8;
 /// Marks and stretches that are handed on at a time where a part is too large for memory.
 const BATCH_FOUND: usize = 1 << 14;
 
@@ -301,7 +303,7 @@ fn find_contexts(
         for context in found.into_iter().flatten() {
             // The smallest hashes are small, so they are spread once more.
             let spread = context.anchor().wrapping_mul(MULTIPLIER) >> 32;
-            contexts.push((spread * parts >> 32) as usize, context)?;
+            contexts.push(((spread * parts) >> 32) as usize, context)?;
         }
     }
     Ok(())
@@ -321,6 +323,8 @@ fn pieces(documents: RankedTokens<'_>, n: usize) -> impl Iterator<Item = (u64, R
 trait Step<T>: Sized {
     /// What it gives.
     type Found: Default + Send;
+    /// Is told of a record that is taken soon, and the one before it.
+    fn soon(&self, _: [&T; 2]) {}
     /// Takes the next record.
     fn take(&mut self, record: T, found: &mut Self::Found);
     /// Takes the end of the part.
@@ -387,7 +391,10 @@ where
             .map(|mut part| {
                 part.sort_unstable_by(&compare);
                 let (mut step, mut found) = (step(), S::Found::default());
-                for record in part {
+                for (at, &record) in part.iter().enumerate() {
+                    if let Some([before, soon]) = part.get(at + AHEAD..at + AHEAD + 2) {
+                        step.soon([before, soon]);
+                    }
                     step.take(record, &mut found);
                 }
                 step.end(&mut found);
@@ -490,6 +497,16 @@ impl<'d> Anchor<'d> {
 
 impl Step<Context> for Anchor<'_> {
     type Found = Found;
+
+    fn soon(&self, [before, context]: [&Context; 2]) {
+        if before.anchor() == context.anchor() {
+            let tokens = self.documents.of(*context);
+            // A line of the processor's caches has 16.
+            for at in (0..tokens.len()).step_by(16) {
+                prefetch_index::prefetch_index(tokens, at);
+            }
+        }
+    }
 
     fn take(&mut self, context: Context, out: &mut Found) {
         if self.few.is_empty() || context.anchor() != self.anchor {
