@@ -253,8 +253,8 @@ pub const NEAR_DEDUPE: Spec = Spec {
             name: "shingle_words",
             kind: Kind::Integer { min: 1, max: 64 },
             default: Some("null"),
-            doc: "Words in a row that make one shingle, in lower case and without punctuation; shorter documents are \
-                  compared as a whole. 5 where no shingle is given",
+            doc: "Words in a row that make one shingle, in lower case and without punctuation, and not NFC-normalised; \
+                  shorter documents are compared as a whole. 5 where no shingle is given",
         },
         OptionSpec {
             name: "shingle_tokens",
