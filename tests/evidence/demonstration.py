@@ -348,13 +348,27 @@ def results(options):
     return found
 
 
-def with_interval(values):
+def interval(values):
     """Mean and half of the 95 % interval; the latter from two values on."""
     mean = statistics.fmean(values)
     if len(values) < 2:
-        return f"{mean:.4f}"
-    half = T_95[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{mean:.4f} ± {half:.4f}"
+        return mean, None
+    return mean, T_95[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def with_interval(values):
+    mean, half = interval(values)
+    return f"{mean:.4f}" if half is None else f"{mean:.4f} ± {half:.4f}"
+
+
+def verdict(pairs):
+    """What differences from the baseline say, in words."""
+    mean, half = interval(pairs)
+    if half is None or len(pairs) < 3:
+        return "too few seeds"
+    if abs(mean) <= half:
+        return f"not told apart; {half:.4f} would be"
+    return "better" if mean < 0 else "worse"
 
 
 def report(options, clean, found, measured):
@@ -369,7 +383,8 @@ def report(options, clean, found, measured):
         "Made by `tests/evidence/demonstration.py`. A model of "
         f"{parameters:,} parameters ({options.layers} layers of {options.width}), rows of {ROW} tokens, {options.batch} a "
         f"step, vocabulary {vocabulary_of(options):,}, a cosine to a tenth of the learning rate that ends with the run, "
-        f"device `{options.device}`, PyTorch {torch.__version__.split('+')[0]}.",
+        f"device `{options.device}`, PyTorch {torch.__version__.split('+')[0]}; of the pool a share of {options.pool_share} was "
+        f"taken{', with `--small`' if options.small else ''}.",
         "",
         f"Runs finished: {len(done)} of {len(names)}"
         + ("." if len(done) == len(names) else "; **what is missing below is unfinished, not zero**."),
@@ -383,25 +398,25 @@ def report(options, clean, found, measured):
         "",
         "Seeds pair the runs: the arms of a seed begin with the same weights and read the same number of tokens. Differences are "
         f"of pairs; ± is the 95 % interval by Student's t over seeds {', '.join(map(str, options.seeds))}. It does not know "
-        "of other pools, sizes or held-out texts.",
+        "of other pools, sizes or held-out texts, and each verdict is of its comparison alone, not corrected for their number.",
         "",
     ]
     for split in ["target", "general"]:
-        lines += [f"## Bits per byte on {split} text", "", "| arm | tokens | seeds | bits per byte | less random of as many tokens |"]
-        lines += ["| --- | ---: | ---: | ---: | ---: |"]
+        lines += [f"## Bits per byte on {split} text", "", "| arm | tokens | seeds | bits per byte | less that of random | verdict |"]
+        lines += ["| --- | ---: | ---: | ---: | ---: | --- |"]
         for arm, budget in arms_of(options):
             values = {seed: found.get((arm, budget, seed, split)) for seed in options.seeds}
             values = {seed: value for seed, value in values.items() if value is not None}
             if not values:
-                lines.append(f"| {arm} | {budget:,} | 0 | unfinished | |")
+                lines.append(f"| {arm} | {budget:,} | 0 | unfinished | | |")
                 continue
             pairs = [
                 value - found["random", budget, seed, split]
                 for seed, value in values.items()
                 if arm != "random" and ("random", budget, seed, split) in found
             ]
-            difference = with_interval(pairs) if pairs else ""
-            lines.append(f"| {arm} | {budget:,} | {len(values)} | {with_interval(list(values.values()))} | {difference} |")
+            told = f"{with_interval(pairs)} | {verdict(pairs)}" if pairs else "|"
+            lines.append(f"| {arm} | {budget:,} | {len(values)} | {with_interval(list(values.values()))} | {told} |")
         lines.append("")
     lines += ["## What `goodput measure` says of the runs", ""]
     lines += ["| arm | tokens | runs | read in the manifest's order | forecast data goodput g | productive time |"]
