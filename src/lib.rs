@@ -28,7 +28,7 @@
 //! - [`stages`]: per-document stages. [`dedupe`]: exact and near duplicates, repeated paragraphs and lines. [`score`]: estimators.
 //!   [`order`]: strategies. [`pack`]: documents to rows. Each has a table; a new entry is one file and
 //!   one line in it.
-//! - [`shard`]: the files that leave. [`audit`]: the ledger.
+//! - [`shard`]: the files that leave. [`audit`]: the ledger. [`page`]: parts of HTML pages.
 //! - [`logs`]: training logs to events, one file per format. [`measure`]: goodput from them: time, rate, cost.
 //! - [`plan`]: the pipeline file and the measure file, checked whole before any data are read.
 //! - [`engine`]: phases, workers, memory, resuming, `verify`.
@@ -56,6 +56,7 @@ pub mod logs;
 pub mod measure;
 pub mod order;
 pub mod pack;
+pub mod page;
 pub mod plan;
 pub mod record;
 pub mod score;

@@ -1,9 +1,9 @@
 //! Who repeats whom: duplicates within and between sources, and the largest clusters.
 
-use super::html::{number, page, percent, table as html_table, words};
 use super::ledger::share;
 use super::table::{grouped, quoted};
 use super::{Amount, Identity};
+use crate::page::{escape, number, page, percent, table as html_table, words};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -219,7 +219,7 @@ impl DuplicateReport {
         let _ = writeln!(
             out,
             "<h1>{}</h1>\n<p>{} of {} documents and {} of {} tokens went as duplicates, because of {} documents.</p>",
-            words(&self.pipeline).text,
+            escape(&self.pipeline),
             grouped(self.dropped.documents),
             grouped(self.read.documents),
             grouped(self.dropped.tokens),
@@ -253,10 +253,7 @@ impl DuplicateReport {
             out.push_str(
                 "<h2>Tokens gone, by source (rows) and by the source of the document that stayed (columns)</h2>\n",
             );
-            let heads: Vec<String> = kept
-                .iter()
-                .map(|source| format!("#{}", words(source).text))
-                .collect();
+            let heads: Vec<String> = kept.iter().map(|source| format!("#{source}")).collect();
             let heads: Vec<&str> = std::iter::once("source")
                 .chain(heads.iter().map(String::as_str))
                 .collect();
@@ -303,7 +300,7 @@ impl DuplicateReport {
         }
         for identity in &self.identities {
             let class = if identity.holds { "soft" } else { "bad" };
-            let line = words(&identity.line()).text;
+            let line = escape(&identity.line());
             let _ = writeln!(out, "<p class=\"{class}\">{line}</p>");
         }
         page(&format!("duplicates of {}", self.pipeline), "", &out)

@@ -1,105 +1,14 @@
-//! Self-contained pages: one file, no scripts but its own, nothing loaded from anywhere.
+//! The ledger as a page.
 
 use super::ledger::{LossRow, share};
 use super::table::{grouped, grouped_signed, signed_share};
 use super::{Audit, CurriculumPart, Usefulness, Worth};
+use crate::page::{
+    Cell, Segment, Step, bars, details, escape, number, page, percent, table, waterfall, words,
+};
 use crate::record::{Counts, Difference};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-
-/// Text as it may stand in HTML, inside elements and quoted attributes. Characters that would not show or
-/// would reorder the line (controls but line ends and tabs, marks of direction) become their code points.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control()
-                || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-                    | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}' | '\u{feff}') =>
-            {
-                let _ = write!(out, "[U+{:04X}]", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-const STYLE: &str = "\
-:root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#5c6670;--line:#d8dde2;--card:#f6f8fa;--low:#f1f3f5;--high:#37b679;--bad:#c0392b}
-@media(prefers-color-scheme:dark){:root{--paper:#15181c;--ink:#e3e7ea;--soft:#98a2ab;--line:#343a41;--card:#1d2126;--low:#23282e;--high:#1d8a55;--bad:#ff7b6b}}
-body{margin:0 auto;max-width:72rem;padding:1.5rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-h1{font-size:1.4rem;margin:0 0 .3rem}h2{font-size:1.05rem;margin:2rem 0 .5rem}
-.soft,small{color:var(--soft)}code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto}
-th,td{padding:.2rem .8rem .2rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
-td.n,th.n{text-align:right}.bad{color:var(--bad);font-weight:600}
-svg text{fill:var(--soft);font:11px system-ui,sans-serif}svg .bar{fill:var(--high)}svg .axis{stroke:var(--line)}
-";
-
-/// A whole page. `title` is escaped; `style` and `body` stand as they are.
-pub fn page(title: &str, style: &str, body: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
-         <title>{}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
-        escape(title)
-    )
-}
-
-pub(super) struct Cell {
-    pub(super) text: String,
-    number: bool,
-}
-
-pub(super) fn words(text: &str) -> Cell {
-    Cell {
-        text: escape(text),
-        number: false,
-    }
-}
-
-pub(super) fn number(text: impl ToString) -> Cell {
-    Cell {
-        text: text.to_string(),
-        number: true,
-    }
-}
-
-pub(super) fn percent(part: u64, whole: u64) -> Cell {
-    number(format!("{:.2}%", 100.0 * share(part, whole)))
-}
-
-/// A table; a heading that starts with `#` is one of numbers.
-pub(super) fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
-    out.push_str("<table><thead><tr>");
-    for head in heads {
-        match head.strip_prefix('#') {
-            Some(head) => {
-                let _ = write!(out, "<th class=\"n\">{head}</th>");
-            }
-            None => {
-                let _ = write!(out, "<th>{head}</th>");
-            }
-        }
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    for row in rows {
-        out.push_str("<tr>");
-        for cell in row {
-            let class = if cell.number { " class=\"n\"" } else { "" };
-            let _ = write!(out, "<td{class}>{}</td>", cell.text);
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table>\n");
-}
 
 /// What [`counts`] gives, after a column of names.
 const COUNT_HEADS: [&str; 5] = [
@@ -117,7 +26,7 @@ fn counts(counts: impl Into<Difference>, read: Counts) -> Vec<Cell> {
         number(grouped_signed(counts.bytes)),
         number(grouped_signed(counts.tokens)),
         number(format!(
-            "{:.2}%",
+            "{:.2} %",
             100.0 * signed_share(counts.tokens, read.tokens)
         )),
     ]
@@ -155,6 +64,25 @@ fn histogram(out: &mut String, histogram: &[u64], what: &str) {
          <text x=\"640\" y=\"142\" text-anchor=\"end\">1</text></svg>",
         grouped(highest)
     );
+    let mut body = String::new();
+    let tenth = |at: usize| (at * histogram.len() / 10)..((at + 1) * histogram.len() / 10);
+    let rows = (0..10).map(|at| {
+        let bytes = tenth(at);
+        let last = bytes.end.saturating_sub(1);
+        let sum = histogram[bytes.clone()].iter().sum();
+        vec![
+            words(&format!(
+                "{:.3} to {:.3}",
+                bytes.start as f64 / 255.0,
+                last as f64 / 255.0
+            )),
+            number(grouped(sum)),
+            percent(sum, histogram.iter().sum()),
+        ]
+    });
+    let heads = ["usefulness", &format!("#{what}"), "#share"];
+    table(&mut body, &heads, rows);
+    details(out, &format!("{what} by usefulness as a table"), &body);
 }
 
 fn by<'a>(rows: &'a [LossRow], key: impl Fn(&'a LossRow) -> &'a str) -> BTreeMap<&'a str, Counts> {
@@ -184,6 +112,70 @@ fn losses<C: Copy + Into<Difference>>(
     let [_, documents, bytes, tokens, share] = COUNT_HEADS;
     let heads = ["stage", "reason", "source", documents, bytes, tokens, share];
     table(out, &heads, rows);
+}
+
+/// What each stage and reason took of the tokens that were read, down to what they are worth.
+pub fn funnel(out: &mut String, audit: &Audit) {
+    let mut steps = vec![Step::Sum(
+        "read".to_string(),
+        Audit::total(&audit.read).tokens as f64,
+        "k1",
+    )];
+    // The order of first mention is that of the pipeline file.
+    let mut losses: Vec<(String, f64)> = Vec::new();
+    let mut lose =
+        |name: String, tokens: f64| match losses.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += tokens,
+            None => losses.push((name, tokens)),
+        };
+    for row in &audit.rejected {
+        lose(
+            format!("{} / {}", row.stage, row.reason),
+            row.counts.tokens as f64,
+        );
+    }
+    for row in &audit.failed {
+        lose(
+            format!("failed: {} / {}", row.stage, row.reason),
+            row.counts.tokens as f64,
+        );
+    }
+    for row in &audit.edited {
+        lose(
+            format!("cut: {} / {}", row.stage, row.reason),
+            row.counts.tokens as f64,
+        );
+    }
+    steps.extend(
+        losses
+            .into_iter()
+            .map(|(name, tokens)| Step::Loss(name, tokens)),
+    );
+    steps.push(Step::Sum(
+        "kept".to_string(),
+        Audit::total(&audit.kept).tokens as f64,
+        "k0",
+    ));
+    if audit.emitted.repeated_tokens > 0 {
+        steps.push(Step::Sum(
+            "emitted, with repeats".to_string(),
+            audit.emitted.tokens as f64,
+            "k4",
+        ));
+    }
+    let worth = audit
+        .usefulness
+        .as_ref()
+        .and_then(|usefulness| usefulness.worth.reference_equivalent_tokens);
+    if let Some(worth) = worth {
+        steps.push(Step::Sum(
+            "worth, in tokens of reference text".to_string(),
+            worth,
+            "k2",
+        ));
+    }
+    let shown = |tokens: f64| grouped(tokens.round() as u64);
+    waterfall(out, "tokens", &shown, &steps);
 }
 
 /// The whole ledger as one page.
@@ -221,6 +213,9 @@ pub fn ledger(audit: &Audit) -> String {
         rows.push(line("edited", Audit::total_loss(&audit.edited)));
     }
     table(&mut out, &heads, rows);
+
+    out.push_str("<h2>By stage and reason</h2>\n");
+    funnel(&mut out, audit);
 
     out.push_str("<h2>By source</h2>\n");
     let rejected = by(&audit.rejected, |row| &row.source);
@@ -333,21 +328,17 @@ pub fn ledger(audit: &Audit) -> String {
     usefulness(audit, &mut out);
     out.push_str("<h2>Sums that must close</h2>\n");
     let rows = audit.identities.iter().map(|identity| {
-        let sign = if identity.holds { "holds" } else { "FAILS" };
         vec![
-            Cell {
-                text: format!(
-                    "<span{}>{sign}</span>",
-                    if identity.holds { "" } else { " class=\"bad\"" }
-                ),
-                number: false,
-            },
             words(&identity.name),
+            match identity.holds {
+                true => words("holds"),
+                false => words("FAILS").bad(),
+            },
             number(identity.left),
             number(identity.right),
         ]
     });
-    table(&mut out, &["", "identity", "#left", "#right"], rows);
+    table(&mut out, &["identity", "", "#left", "#right"], rows);
     page(&format!("{}: token ledger", audit.pipeline), "", &out)
 }
 
@@ -355,14 +346,14 @@ fn usefulness(audit: &Audit, out: &mut String) {
     let low = &audit.low_value;
     let _ = writeln!(
         out,
-        "<h2>Low value</h2>\n<p>{} tokens were rejected as low value, {:.2}% of those read.",
+        "<h2>Low value</h2>\n<p>{} tokens were rejected as low value, {:.2} % of those read.",
         grouped(low.rejected_tokens),
         100.0 * low.rejected_share_of_read
     );
     if let Some(below) = &low.kept_below {
         let _ = writeln!(
             out,
-            "{} kept tokens have a usefulness below {}, {:.2}% of those read.",
+            "{} kept tokens have a usefulness below {}, {:.2} % of those read.",
             grouped(below.tokens),
             below.threshold,
             100.0 * below.share_of_read
@@ -450,33 +441,21 @@ fn worth(usefulness: &Usefulness, out: &mut String) {
     out.push_str("<p class=\"soft\">Data goodput along the curriculum, tenth by tenth</p>\n");
     let of = |part: &CurriculumPart| part.worth.data_goodput.unwrap_or(0.0);
     let highest = usefulness.curriculum.iter().map(of).fold(1e-9, f64::max);
-    out.push_str("<svg viewBox=\"0 0 640 140\" width=\"640\" role=\"img\" aria-label=\"data goodput along the curriculum\">");
-    for (at, part) in usefulness.curriculum.iter().enumerate() {
-        let height = 105.0 * of(part) / highest;
-        let (x, top) = (at * 64, 125.0 - height);
-        let _ = write!(
-            out,
-            "<rect class=\"bar\" x=\"{x}\" y=\"{top:.1}\" width=\"62\" height=\"{height:.1}\"><title>positions from {}: {} tokens of text</title></rect>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">{:.3}</text>",
-            grouped(part.first_position),
-            grouped(part.tokens),
-            x + 31,
-            top - 3.0,
-            of(part)
-        );
-    }
-    out.push_str("<line class=\"axis\" x1=\"0\" y1=\"125.5\" x2=\"640\" y2=\"125.5\"/></svg>\n");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markup_and_invisible_characters_are_shown_not_obeyed() {
-        assert_eq!(
-            escape("<b a=\"x\" c='y'>&\n\t\u{1b}\u{202e}é"),
-            "&lt;b a=&quot;x&quot; c=&#39;y&#39;&gt;&amp;\n\t[U+001B][U+202E]é"
-        );
-    }
+    let rows = usefulness.curriculum.iter().enumerate().map(|(at, part)| {
+        let bar = Segment {
+            from: 0.0,
+            to: of(part) / highest,
+            class: "k0".to_string(),
+            title: format!("{:.3}", of(part)),
+        };
+        vec![
+            words(&format!("{} of {}", at + 1, usefulness.curriculum.len())),
+            bars(&[bar]),
+            number(format!("{:.3}", of(part))),
+            number(grouped(part.first_position)),
+            number(grouped(part.tokens)),
+        ]
+    });
+    let heads = ["tenth", "", "#data goodput", "#first position", "#tokens"];
+    table(out, &heads, rows);
 }

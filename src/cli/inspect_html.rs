@@ -1,7 +1,7 @@
 //! Documents as one HTML page: a heat map of tokens by usefulness.
 
 use super::inspect::Stretch;
-use crate::audit::html::{escape, page};
+use crate::page::{escape, page};
 use crate::shard::Manifest;
 use crate::tokenizer::Tokenizer;
 use std::fmt::Write;

@@ -1,13 +1,14 @@
 //! `goodput measure`
 
 use super::CliError;
+use crate::audit::Audit;
 use crate::logs;
 use crate::measure::{self, Refusal, Request};
 use crate::plan::{Flag, load_measure, measure_of_flags};
 use crate::terminal;
 use std::fmt::Write;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Measure goodput from training logs: where time went, at which rate, for how much, and how far the model came.
 #[derive(Debug, clap::Args)]
@@ -18,6 +19,7 @@ Examples:
   goodput measure --log 'tb/events.out.*' --chips 8 --chip h100_sxm --price-per-chip-hour 2 \\
       --parameters 1.2e9 --layers 24 --heads 16 --head-dimension 128 --sequence-tokens 2048 --tokens-per-step 524288
   goodput measure measure.yaml --format json | jq '.runs[0].time'
+  goodput measure measure.yaml --format html > report.html   charts and tables on one page that loads nothing
   goodput measure --formats                                  which logs are read, with a sample of each
 
 A measure file for several runs:
@@ -93,7 +95,7 @@ pub struct Measure {
     #[arg(long, value_name = "NAME", requires = "log")]
     flop_convention: Option<String>,
     /// How the result is written.
-    #[arg(long, value_name = "HOW", default_value = "table", value_parser = ["table", "json"])]
+    #[arg(long, value_name = "HOW", default_value = "table", value_parser = ["table", "json", "html"])]
     format: String,
     /// List the formats of logs that are read, with their options and a sample.
     #[arg(long, exclusive = true)]
@@ -119,6 +121,10 @@ impl Measure {
             "json" => {
                 let text = serde_json::to_string_pretty(&report).map_err(io::Error::other)?;
                 terminal::print_data(&(text + "\n"))?;
+            }
+            "html" => {
+                let page = measure::html(&report, &ledgers(&report)?);
+                terminal::print_data(&page)?;
             }
             _ => terminal::print(&measure::table(&report, &terminal::printable_line))?,
         }
@@ -199,6 +205,21 @@ impl Measure {
         }
         measure_of_flags(&flags).map_err(problems)
     }
+}
+
+/// The ledgers of the datasets that were read, each once.
+fn ledgers(report: &measure::Report) -> Result<Vec<(String, Audit)>, CliError> {
+    let mut found: Vec<(String, Audit)> = Vec::new();
+    for dataset in report.runs.iter().filter_map(|run| run.dataset.as_ref()) {
+        if found
+            .iter()
+            .all(|(checksum, _)| *checksum != dataset.checksum)
+        {
+            let (ledger, _) = super::ledger_of(Path::new(&dataset.path), "measure")?;
+            found.push((dataset.checksum.clone(), ledger));
+        }
+    }
+    Ok(found)
 }
 
 fn refused(refusals: &[Refusal]) -> String {

@@ -12,7 +12,7 @@
 //! - `account`: these together are what is told of a run.
 //! - `fit`, `curve`, `paired`: power laws of the loss, the baseline's curve, what a few paired runs can tell.
 //! - `progress`: bits per byte on held-out text beside the baseline: P, m, net m, G; `forecast`: g beside m.
-//! - `open` reads the logs; `report`: all of it as JSON; `table`: for people.
+//! - `open` reads the logs; `report`: all of it as JSON; `table` and `html`: for people.
 
 mod account;
 mod attempts;
@@ -20,11 +20,13 @@ mod curve;
 mod fit;
 mod forecast;
 mod hardware;
+mod html;
 mod join;
 mod model;
 mod open;
 mod paired;
 mod progress;
+mod progress_html;
 mod progress_table;
 mod published;
 mod rate;
@@ -40,6 +42,7 @@ pub use curve::{Curve, LEAST_BUDGETS, Outside};
 pub use fit::{Point, PowerLaw, Term, fit};
 pub use forecast::{ArmReport, MeasuredReport, SourceReport};
 pub use hardware::{CHIPS, Chip, Hardware};
+pub use html::html;
 pub use join::{DocumentReport, JoinReport, PartReport, SpikeReport};
 pub use model::{CONVENTIONS, Convention, Model};
 pub use paired::{Paired, holm, minimum_detectable, paired, student_t_quantile};

@@ -31,15 +31,15 @@ pub fn table(report: &Report, shown: &dyn Fn(&str) -> String) -> String {
     out
 }
 
-fn count(tokens: f64) -> String {
+pub(super) fn count(tokens: f64) -> String {
     grouped(tokens.round() as u64)
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-fn money(amount: f64) -> String {
+pub(super) fn money(amount: f64) -> String {
     let whole = grouped(amount.trunc().max(0.0) as u64);
     let hundredths = (amount.fract() * 100.0).round() as u64;
     match hundredths {

@@ -17,6 +17,7 @@ mod memory;
 mod messages;
 mod models;
 mod near;
+mod pages;
 mod pipelines;
 mod real_logs;
 mod releases;

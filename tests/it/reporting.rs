@@ -554,7 +554,7 @@ fn files_have_the_rights_that_the_users_umask_leaves() {
 
 // ---- Pages and terminals ------------------------------------------------------------------
 
-const NASTY: [&str; 6] = [
+pub const NASTY: [&str; 6] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
     "' onmouseover='alert(1)",
@@ -564,7 +564,7 @@ const NASTY: [&str; 6] = [
 ];
 
 /// The elements and attributes of a page, read as a browser does: text ends at `<`, a tag at `>` outside quotes.
-fn markup(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+pub fn markup(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut elements, mut attributes) = (BTreeSet::new(), BTreeSet::new());
     let mut rest = page;
     while let Some(at) = rest.find('<') {
@@ -665,7 +665,8 @@ fn pages_show_what_documents_say_and_run_none_of_it() {
                 [
                     "!doctype", "html", "head", "meta", "title", "style", "body", "h1", "h2", "p",
                     "code", "table", "thead", "tbody", "tr", "th", "td", "svg", "rect", "line",
-                    "text", "div", "article", "small", "b", "i", "br", "span", "script",
+                    "text", "div", "article", "small", "b", "i", "br", "span", "script", "details",
+                    "summary",
                 ]
                 .contains(&name),
                 "<{element}> in {arguments:?}"

@@ -16,6 +16,7 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
         &["record", "algo"],
         "sorts bytes; keyed hashing is of algo",
     ),
+    ("page", &[], "texts and numbers to HTML"),
     ("contained", &[], "calls decoders of other libraries"),
     (
         "source",
@@ -29,8 +30,8 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "audit",
-        &["record", "algo"],
-        "adds up; knows how a byte was rounded",
+        &["record", "algo", "page"],
+        "adds up, and shows it; knows how a byte was rounded",
     ),
     (
         "stages",
@@ -112,6 +113,7 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
             "plan",
             "engine",
             "audit",
+            "page",
             "shard",
             "logs",
             "measure",
