@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_known_value_with_ties() {
         // Five concordant pairs, none against, one tie in the key: 5 / sqrt(5 * 6).
-        let mut pairs = [(1.0, 1), (2.0, 2), (2.0, 3), (3.0, 4)];
+        let pairs = [(1.0, 1), (2.0, 2), (2.0, 3), (3.0, 4)];
         let tau = tau_b(&pairs).expect("defined");
         assert!((tau - 5.0 / 30f64.sqrt()).abs() < 1e-15, "{tau}");
     }
@@ -154,7 +154,7 @@ mod tests {
         fn equals_the_definition(
             pairs in prop::collection::vec((-3i8..4, 0u64..12), 0..60),
         ) {
-            let mut pairs: Vec<(f64, u64)> =
+            let pairs: Vec<(f64, u64)> =
                 pairs.into_iter().map(|(k, p)| (f64::from(k) / 2.0, p)).collect();
             let expected = by_definition(&pairs);
             prop_assert_eq!(tau_b(&pairs), expected);
