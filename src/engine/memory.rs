@@ -410,12 +410,12 @@ impl Drop for Place<'_> {
 
 /// Cuts pieces of work into rounds of at most `pieces` that are done at a time, together at most `bound` large; a piece
 /// that is larger makes a round alone.
-pub fn rounds<'p, P>(
-    all: &'p [P],
+pub fn rounds<P>(
+    all: &[P],
     pieces: usize,
     bound: u64,
     size: impl Fn(&P) -> u64,
-) -> impl Iterator<Item = &'p [P]> {
+) -> impl Iterator<Item = &[P]> {
     let mut rest = all;
     std::iter::from_fn(move || {
         let mut sum = 0u64;
