@@ -9,30 +9,51 @@
 /// changes. Keys are compared in the IEEE total order, except that -0.0 equals 0.0.
 ///
 /// O(n log n) by Knight (1966): sort by the first member, then count the exchanges of a merge sort by
-/// the second. Reorders `pairs` and takes 16 bytes a pair beside them.
+/// the second. Takes 32 bytes a pair; [`tau_b_within`] is given them.
 ///
 /// ```
 /// use goodput::algo::kendall::tau_b;
-/// assert_eq!(tau_b(&mut [(0.1, 0), (0.2, 1), (0.7, 2)]), Some(1.0));
-/// assert_eq!(tau_b(&mut [(0.1, 2), (0.2, 1), (0.7, 0)]), Some(-1.0));
-/// assert_eq!(tau_b(&mut [(0.1, 0)]), None);
+/// assert_eq!(tau_b(&[(0.1, 0), (0.2, 1), (0.7, 2)]), Some(1.0));
+/// assert_eq!(tau_b(&[(0.1, 2), (0.2, 1), (0.7, 0)]), Some(-1.0));
+/// assert_eq!(tau_b(&[(0.1, 0)]), None);
 /// ```
-pub fn tau_b(pairs: &mut [(f64, u64)]) -> Option<f64> {
+pub fn tau_b(pairs: &[(f64, u64)]) -> Option<f64> {
+    let pair = |&(key, place)| Pair { key, place };
+    let mut pairs: Vec<Pair> = pairs.iter().map(pair).collect();
+    let mut places = vec![0; pairs.len()];
+    let mut merged = vec![0; pairs.len()];
+    tau_b_within(&mut pairs, &mut places, &mut merged)
+}
+
+/// What [`tau_b`] compares.
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Pair {
+    /// The first member.
+    pub key: f64,
+    /// The second.
+    pub place: u64,
+}
+
+/// [`tau_b`] in memory that is given: `places` and `merged` are as long as `pairs`, and all three are overwritten.
+pub fn tau_b_within(pairs: &mut [Pair], places: &mut [u64], merged: &mut [u64]) -> Option<f64> {
     for pair in pairs.iter_mut() {
         // Turns -0.0 into 0.0 and leaves everything else.
-        pair.0 += 0.0;
+        pair.key += 0.0;
     }
-    pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let same_key = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).is_eq();
+    pairs.sort_unstable_by(|a, b| a.key.total_cmp(&b.key).then(a.place.cmp(&b.place)));
+    let same_key = |a: &Pair, b: &Pair| a.key.total_cmp(&b.key).is_eq();
     let ties_in_key = tied(pairs.chunk_by(same_key).map(<[_]>::len));
     let ties_in_both = tied(
         pairs
-            .chunk_by(|a, b| same_key(a, b) && a.1 == b.1)
+            .chunk_by(|a, b| same_key(a, b) && a.place == b.place)
             .map(<[_]>::len),
     );
-    let mut positions: Vec<u64> = pairs.iter().map(|pair| pair.1).collect();
-    let discordant = sort_counting_exchanges(&mut positions);
-    let ties_in_position = tied(positions.chunk_by(|a, b| a == b).map(<[_]>::len));
+    for (place, pair) in places.iter_mut().zip(&*pairs) {
+        *place = pair.place;
+    }
+    let (discordant, sorted) = sort_counting_exchanges(places, merged);
+    let ties_in_position = tied(sorted.chunk_by(|a, b| a == b).map(<[_]>::len));
 
     let all = tied([pairs.len()].into_iter());
     let (changes_key, changes_position) = (all - ties_in_key, all - ties_in_position);
@@ -49,10 +70,12 @@ fn tied(sizes: impl Iterator<Item = usize>) -> i128 {
     sizes.map(|n| n as i128 * (n as i128 - 1) / 2).sum()
 }
 
-/// Sorts, and says how many pairs stood in the wrong order.
-fn sort_counting_exchanges(values: &mut Vec<u64>) -> i128 {
+/// Sorts into one of the two, and says how many pairs stood in the wrong order.
+fn sort_counting_exchanges<'v>(
+    mut values: &'v mut [u64],
+    mut merged: &'v mut [u64],
+) -> (i128, &'v [u64]) {
     let n = values.len();
-    let mut merged = vec![0; n];
     let mut exchanges: i128 = 0;
     let mut width = 1;
     while width < n {
@@ -71,10 +94,10 @@ fn sort_counting_exchanges(values: &mut Vec<u64>) -> i128 {
                 }
             }
         }
-        std::mem::swap(values, &mut merged);
+        std::mem::swap(&mut values, &mut merged);
         width *= 2;
     }
-    exchanges
+    (exchanges, values)
 }
 
 #[cfg(test)]
@@ -99,30 +122,30 @@ mod tests {
 
     #[test]
     fn is_undefined_without_a_change() {
-        assert_eq!(tau_b(&mut []), None);
-        assert_eq!(tau_b(&mut [(1.0, 1)]), None);
-        assert_eq!(tau_b(&mut [(1.0, 1), (1.0, 2)]), None);
-        assert_eq!(tau_b(&mut [(1.0, 1), (2.0, 1)]), None);
-        assert_eq!(tau_b(&mut [(0.0, 1), (-0.0, 2)]), None);
+        assert_eq!(tau_b(&[]), None);
+        assert_eq!(tau_b(&[(1.0, 1)]), None);
+        assert_eq!(tau_b(&[(1.0, 1), (1.0, 2)]), None);
+        assert_eq!(tau_b(&[(1.0, 1), (2.0, 1)]), None);
+        assert_eq!(tau_b(&[(0.0, 1), (-0.0, 2)]), None);
     }
 
     #[test]
     fn two_pairs_agree_or_disagree() {
-        assert_eq!(tau_b(&mut [(1.0, 1), (2.0, 2)]), Some(1.0));
-        assert_eq!(tau_b(&mut [(1.0, 2), (2.0, 1)]), Some(-1.0));
+        assert_eq!(tau_b(&[(1.0, 1), (2.0, 2)]), Some(1.0));
+        assert_eq!(tau_b(&[(1.0, 2), (2.0, 1)]), Some(-1.0));
     }
 
     #[test]
     fn a_long_sorted_sequence_is_exactly_one() {
-        let mut pairs: Vec<(f64, u64)> = (0..100_000).map(|i| (i as f64, i)).collect();
-        assert_eq!(tau_b(&mut pairs), Some(1.0));
+        let pairs: Vec<(f64, u64)> = (0..100_000).map(|i| (i as f64, i)).collect();
+        assert_eq!(tau_b(&pairs), Some(1.0));
     }
 
     #[test]
     fn a_known_value_with_ties() {
         // Five concordant pairs, none against, one tie in the key: 5 / sqrt(5 * 6).
-        let mut pairs = [(1.0, 1), (2.0, 2), (2.0, 3), (3.0, 4)];
-        let tau = tau_b(&mut pairs).expect("defined");
+        let pairs = [(1.0, 1), (2.0, 2), (2.0, 3), (3.0, 4)];
+        let tau = tau_b(&pairs).expect("defined");
         assert!((tau - 5.0 / 30f64.sqrt()).abs() < 1e-15, "{tau}");
     }
 
@@ -131,10 +154,10 @@ mod tests {
         fn equals_the_definition(
             pairs in prop::collection::vec((-3i8..4, 0u64..12), 0..60),
         ) {
-            let mut pairs: Vec<(f64, u64)> =
+            let pairs: Vec<(f64, u64)> =
                 pairs.into_iter().map(|(k, p)| (f64::from(k) / 2.0, p)).collect();
             let expected = by_definition(&pairs);
-            prop_assert_eq!(tau_b(&mut pairs), expected);
+            prop_assert_eq!(tau_b(&pairs), expected);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `goodput check`
 
 use super::run::PlanArguments;
-use super::{CliError, Format};
+use super::{CliError, Format, default_memory_bytes, parse_bytes};
 use crate::algo::minhash::{Measure, candidate_probability};
 use crate::audit::grouped;
-use crate::engine::{self, EngineError, default_task_bytes};
-use crate::plan::{Rejects, StagePlan, StageRef, global, load};
+use crate::engine::{self, DiskNeed, EngineError, MemoryNeed, default_task_bytes, size};
+use crate::plan::{StagePlan, StageRef, global, load};
 use crate::shard::IndexKind;
 use crate::terminal::{self, printable_line};
 use serde_json::json;
@@ -22,18 +22,23 @@ pub struct Check {
     pipeline: PathBuf,
     #[command(flatten)]
     plan: PlanArguments,
+    /// Worker threads of the run; all cores when absent.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Memory budget of the run, e.g. 8GiB; half of the machine's when absent.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    memory: Option<u64>,
+    /// Bytes of input that a task of the run takes, e.g. 64MiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    slice: Option<u64>,
     /// How the result is written.
     #[arg(long, value_name = "HOW", default_value = "table", value_parser = ["table", "json"])]
     format: String,
 }
 
-/// Anonymous memory of a run besides models and workers: the program, a tokenizer, buffers.
-const FLOOR_BYTES: u64 = 120 << 20;
 /// Floating-point operations a second that a language model's products run at on one core: measured on an AMD EPYC
 /// core with AVX2, on a model of 135 million parameters, attention and all else included in the time.
 const FLOPS_PER_CORE_SECOND: f64 = 25e9;
-/// Anonymous memory of one worker: a chunk of text, its tokens, sketches and buffers.
-const WORKER_BYTES: u64 = 40 << 20;
 
 impl Check {
     /// Checks the pipeline and prints the plan.
@@ -45,25 +50,12 @@ impl Check {
         };
         let plan = load(&self.pipeline, &self.plan.overrides()).map_err(EngineError::Problems)?;
         let prepared = engine::prepare(&plan, super::cache_folder().as_deref())?;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.map_or_else(
+            || std::thread::available_parallelism().map_or(1, usize::from),
+            usize::from,
+        );
         let files = prepared.inputs.files.len();
         let bytes = prepared.inputs.bytes();
-        // Compressed text is about a quarter of what it holds; measured on web text, prose and code.
-        let text_bytes: u64 = prepared
-            .inputs
-            .files
-            .iter()
-            .map(|file| {
-                let name = file.found.name.as_str();
-                let packed =
-                    name.ends_with(".zst") || name.ends_with(".gz") || name.ends_with(".parquet");
-                if packed {
-                    4 * file.found.bytes
-                } else {
-                    file.found.bytes
-                }
-            })
-            .sum();
         let curves = plan
             .stages
             .iter()
@@ -73,83 +65,27 @@ impl Check {
         let mut warnings = prepared.warnings.clone();
         warnings.extend(curves.iter().filter_map(Proposals::warning));
         let later_segments = plan.segments().len() as u64 - 1;
-        // A unit takes 32 bytes, and is at least as long as a line of text.
-        let units = plan
-            .stages
-            .iter()
-            .filter(|stage| matches!(stage.kind, StageRef::UnitDedupe(_)))
-            .count() as u64;
-        let scored = plan
-            .stages
-            .iter()
-            .any(|stage| matches!(stage.kind, StageRef::Score { .. }));
-        let texts_kept = plan.output.rejects == Rejects::Text
-            || plan.stages.iter().any(|stage| match stage.kind {
-                StageRef::Score { estimator } => crate::score::TABLE[estimator].needs_text,
-                StageRef::SpanDedupe => true,
-                _ => false,
-            });
-        // 4 bytes a token and about 4 bytes of text a token.
-        let work_bytes = text_bytes * (1 + later_segments)
-            + units * text_bytes / 2
-            + curves
-                .iter()
-                .map(|near| (text_bytes as f64 * near.bytes_a_byte) as u64)
-                .sum::<u64>()
-            + if scored { text_bytes / 4 } else { 0 }
-            + if texts_kept {
-                text_bytes * (1 + later_segments)
-            } else {
-                0
-            };
-        let copies = crate::order::build(&plan.order).map_or(1, |strategy| strategy.copies());
-        // Of what is kept nothing is known yet, so an index is of all.
-        let indexes: f64 = plan
-            .stages
-            .iter()
-            .filter(|stage| engine::writes_index(stage))
-            .map(
-                |stage| match curves.iter().find(|near| near.label == stage.label) {
-                    Some(near) => text_bytes as f64 * near.bytes_a_byte,
-                    None => 0.0,
-                },
-            )
-            .sum();
-        let output_bytes = text_bytes / 2 * copies + indexes as u64;
+        let disk = DiskNeed::of(&plan, &prepared);
+        let text_bytes = disk.text_bytes;
         let against: Vec<Compared<'_>> = prepared
             .releases
             .iter()
             .flat_map(|(at, releases)| {
                 let stage = &plan.stages[*at];
-                let near = curves.iter().find(|near| near.label == stage.label);
-                let of = move |release| Compared {
-                    stage: &stage.label,
-                    release,
-                    row_bytes: near.map_or(32, |near| 16 * u64::from(near.bands)),
-                };
+                let of = move |release| Compared { stage, release };
                 releases.list.iter().map(of)
             })
             .collect();
-        let work_bytes = work_bytes + against.iter().map(Compared::work_bytes).sum::<u64>();
-        // An n-gram takes at most 22 bytes, and there are not more of them than tokens times orders.
-        let models: u64 = plan
-            .stages
-            .iter()
-            .filter(|stage| matches!(stage.kind, StageRef::Score { .. }))
-            .filter(|stage| stage.options.iter().any(|(name, _)| name == "model_ngrams"))
-            .map(|stage| {
-                let of = |name: &str| stage.options.integer(name);
-                let seen = of("fit_tokens").min(text_bytes / 4) * (of("order") - 1);
-                of("model_ngrams").min(seen) * 22 * of("folds")
-            })
-            .sum();
         let needs = &prepared.needs;
         // What 'check' knows of tokens: about 4 bytes of text each.
         let score_hours = text_bytes as f64 / 4.0 * needs.flops_per_token
             / (FLOPS_PER_CORE_SECOND * threads as f64 * 3600.0);
-        let memory_bytes =
-            models + FLOOR_BYTES + threads as u64 * (WORKER_BYTES + needs.worker_bytes);
-        let task_bytes = default_task_bytes(bytes);
+        let task_bytes = self.slice.unwrap_or_else(|| default_task_bytes(bytes));
+        let need = MemoryNeed::of(&plan, &prepared, threads, task_bytes);
+        let least_bytes = need.least_bytes();
+        let budget = self.memory.unwrap_or_else(default_memory_bytes);
+        warnings.extend(need.fits(budget).err().map(|error| error.to_string()));
+        warnings.extend(disk.scarce(&plan.output.path.join("work"), &plan.output.path));
         let tasks = prepared.inputs.tasks(task_bytes)?.len();
         if format == Format::Json {
             let stages: Vec<_> = plan.stages.iter().map(|stage| &stage.label).collect();
@@ -159,8 +95,9 @@ impl Check {
                 "near_dedupe": curves.iter().map(Proposals::json).collect::<Vec<_>>(),
                 "against": against.iter().map(Compared::json).collect::<Vec<_>>(),
                 "order": plan.order.name, "pack": plan.pack.name, "warnings": warnings,
-                "estimated_memory_bytes": memory_bytes, "estimated_model_hours": score_hours,
-                "estimated_text_bytes": text_bytes, "estimated_work_bytes": work_bytes, "estimated_output_bytes": output_bytes
+                "estimated_memory_bytes": least_bytes, "memory_budget_bytes": budget, "estimated_model_hours": score_hours,
+                "estimated_text_bytes": text_bytes, "estimated_work_bytes": disk.work_bytes,
+                "estimated_output_bytes": disk.output_bytes, "free_bytes": engine::free_bytes(&plan.output.path)
             });
             terminal::print_data(&format!("{document:#}\n"))?;
             return Ok(());
@@ -210,12 +147,26 @@ impl Check {
         ));
         text.push_str(&format!(
             "work        {tasks} tasks; about {} of intermediate files and {} of output for about {} of text\n",
-            size(work_bytes), size(output_bytes), size(text_bytes)
+            size(disk.work_bytes), size(disk.output_bytes), size(text_bytes)
         ));
+        if let Some(free) = engine::free_bytes(&plan.output.path) {
+            text.push_str(&format!(
+                "            {} are free where the output goes\n",
+                size(free)
+            ));
+        }
         text.push_str(&format!(
-            "memory      at least about {} on {threads} threads, of which models {}; sorts use what --memory leaves and spill beyond it\n",
-            size(memory_bytes), size(models)
+            "memory      at least {} MiB on {threads} threads: {}; the budget is {} MiB, sorts use what it leaves and spill \
+             beyond it\n",
+            least_bytes.div_ceil(1 << 20), need.parts(), budget >> 20
         ));
+        if prepared.mapped_bytes > 0 {
+            text.push_str(&format!(
+                "            models of {} are mapped from their files, beside the budget: the system may drop them, and \
+                 scoring is slow where memory has no room for them\n",
+                size(prepared.mapped_bytes)
+            ));
+        }
         against
             .iter()
             .for_each(|compared| text.push_str(&compared.line()));
@@ -259,22 +210,20 @@ const FEW_FOUND: f64 = 0.5;
 
 /// An earlier release that a stage compares with.
 struct Compared<'a> {
-    stage: &'a str,
+    stage: &'a StagePlan,
     release: &'a engine::Release,
-    /// Bytes of sorts that one of its documents takes.
-    row_bytes: u64,
 }
 
 impl Compared<'_> {
     fn work_bytes(&self) -> u64 {
-        self.release.documents() * self.row_bytes
+        engine::against_bytes(self.stage, self.release)
     }
 
     fn line(&self) -> String {
         format!(
             "against     {} compares with {}: {} documents, an index of {}; about {} of sorts, which spill beyond \
              --memory{}\n",
-            printable_line(self.stage),
+            printable_line(&self.stage.label),
             printable_line(&self.release.name),
             grouped(self.release.documents()),
             size(self.release.bytes()),
@@ -288,7 +237,7 @@ impl Compared<'_> {
 
     fn json(&self) -> serde_json::Value {
         json!({
-            "stage": self.stage, "release": self.release.name, "documents": self.release.documents(),
+            "stage": self.stage.label, "release": self.release.name, "documents": self.release.documents(),
             "index_bytes": self.release.bytes(), "estimated_work_bytes": self.work_bytes()
         })
     }
@@ -303,8 +252,6 @@ struct Proposals {
     given: bool,
     min_similarity: f64,
     measure: Measure,
-    /// Bytes of shingles for a byte of text.
-    bytes_a_byte: f64,
 }
 
 impl Proposals {
@@ -316,14 +263,6 @@ impl Proposals {
             ))
         })?;
         let given = |name: &str| stage.options.integer_if_given(name).is_some();
-        // Eight bytes a shingle; a word is about 6 bytes of text, a token 4.
-        let bytes_a_byte = if given("shingle_characters") {
-            8.0
-        } else if given("shingle_tokens") {
-            8.0 / 4.0
-        } else {
-            8.0 / 6.0
-        };
         Ok(Proposals {
             label: stage.label.clone(),
             bands,
@@ -331,7 +270,6 @@ impl Proposals {
             given: given("bands") && given("rows"),
             min_similarity: stage.options.number("min_similarity"),
             measure: global::measure(&stage.options),
-            bytes_a_byte,
         })
     }
 
@@ -415,15 +353,4 @@ impl Proposals {
             .collect();
         json!({ "stage": self.label, "bands": self.bands, "rows": self.rows, "curves": curves })
     }
-}
-
-fn size(bytes: u64) -> String {
-    let mut amount = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if amount < 1000.0 {
-            return format!("{amount:.1} {unit}");
-        }
-        amount /= 1000.0;
-    }
-    format!("{amount:.1} TB")
 }

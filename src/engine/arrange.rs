@@ -4,10 +4,12 @@
 
 use super::EngineError;
 use super::decide::{Decisions, KeyValues};
-use crate::algo::{hash, kendall};
+use super::releases::Scratched;
+use crate::algo::hash;
+use crate::algo::kendall::{self, Pair};
 use crate::order::{Item, Items, Keys, OrderInput, Strategy};
 use crate::pack::{Frame, Packer};
-use crate::spill::{Column, IoContext, Spill};
+use crate::spill::{Column, IoContext, ScratchColumn, Spill};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -98,9 +100,6 @@ impl Keys for OrderKeys<'_> {
 /// Documents on which Kendall's tau is computed; above, a keyed sample of about as many.
 const TAU_DOCUMENTS: u64 = 10_000_000;
 
-/// Values of one sort key with the places of their documents in the order.
-type KeyAndPlace = Vec<(f64, u64)>;
-
 /// Orders and packs what is kept.
 pub fn arrange(
     decisions: &Decisions<'_>,
@@ -151,9 +150,11 @@ pub fn arrange(
     } else {
         ((TAU_DOCUMENTS as f64 / places as f64) * u64::MAX as f64) as u64
     };
-    // What is seen on the way from the order to the packer.
-    let pairs: Rc<RefCell<Vec<KeyAndPlace>>> =
-        Rc::new(RefCell::new(vec![Vec::new(); sort_keys.len()]));
+    // What is seen on the way from the order to the packer, in files: memory does not grow with the documents.
+    let pairs = (0..sort_keys.len())
+        .map(|key| Scratched::<Pair>::create(spill, &format!("order-pairs-{key}")))
+        .collect::<io::Result<Vec<_>>>()?;
+    let pairs = Rc::new(RefCell::new(pairs));
     let mut position = 0u64;
     let create = |path: &Path| -> io::Result<BufWriter<File>> {
         Ok(BufWriter::with_capacity(
@@ -167,26 +168,25 @@ pub fn arrange(
         let (pairs, order) = (Rc::clone(&pairs), Rc::clone(&order));
         let (sort_keys, order_path) = (sort_keys.clone(), order_path.clone());
         ordered.map(move |item| {
-            if let Ok(item) = &item {
-                let placed = Placed {
-                    number: item.number,
-                    copy: item.copy,
-                };
-                order
-                    .borrow_mut()
-                    .write_all(bytemuck::bytes_of(&placed))
-                    .context("write", &order_path)?;
-            }
-            if let Ok(item) = &item
-                && (sample_below == u64::MAX
-                    || hash::keyed_by(sample_key, item.id_hash) < sample_below)
-            {
-                for (key, pairs) in sort_keys.iter().zip(pairs.borrow_mut().iter_mut()) {
-                    pairs.push((keys.value(item.number, key, "order"), position));
+            let item = item?;
+            let placed = Placed {
+                number: item.number,
+                copy: item.copy,
+            };
+            order
+                .borrow_mut()
+                .write_all(bytemuck::bytes_of(&placed))
+                .context("write", &order_path)?;
+            if sample_below == u64::MAX || hash::keyed_by(sample_key, item.id_hash) < sample_below {
+                for (name, pairs) in sort_keys.iter().zip(pairs.borrow_mut().iter_mut()) {
+                    pairs.push(&[Pair {
+                        key: keys.value(item.number, name, "order"),
+                        place: position,
+                    }])?;
                 }
             }
             position += 1;
-            item
+            Ok(item)
         })
     };
     let items: Items<'_> = Box::new(seen);
@@ -242,11 +242,10 @@ pub fn arrange(
             .context("write", path)?;
     }
     order.borrow_mut().flush().context("write", &order_path)?;
-    let kendall_tau_b = sort_keys
-        .iter()
-        .zip(pairs.borrow_mut().iter_mut())
-        .filter_map(|(key, pairs)| Some((key.clone(), kendall::tau_b(pairs)?)))
-        .collect();
+    let mut kendall_tau_b = Vec::new();
+    for (name, pairs) in sort_keys.iter().zip(pairs.take()) {
+        kendall_tau_b.extend(tau_of(pairs, spill)?.map(|tau| (name.clone(), tau)));
+    }
     Ok(Layout {
         rows: Column::open(&rows_path)?,
         segments: Column::open(&segments_path)?,
@@ -255,4 +254,17 @@ pub fn arrange(
         shards,
         kendall_tau_b,
     })
+}
+
+/// Kendall's tau, computed in mapped files.
+fn tau_of(pairs: Scratched<Pair>, spill: &Spill) -> io::Result<Option<f64>> {
+    let read = pairs.finish()?;
+    let n = read.values().len() as u64;
+    let path = |name: &str| spill.folder().join(name);
+    let mut pairs = ScratchColumn::create(&path("tau-pairs"), n)?;
+    pairs.values_mut().copy_from_slice(read.values());
+    let mut places = ScratchColumn::create(&path("tau-places"), n)?;
+    let mut merged = ScratchColumn::create(&path("tau-merged"), n)?;
+    let (places, merged) = (places.values_mut(), merged.values_mut());
+    Ok(kendall::tau_b_within(pairs.values_mut(), places, merged))
 }

@@ -30,7 +30,7 @@ impl Emit<'_> {
         let flush = |rows: &mut Vec<ContaminationRow>, part: &mut Part| {
             if !rows.is_empty() {
                 let batch = Contamination::batch(rows).map_err(arrow_error)?;
-                part.append(part.encoder().encode(&[batch])?)?;
+                part.append(part.encoder().encode(&batch)?)?;
                 rows.clear();
             }
             Ok::<(), EngineError>(())

@@ -193,7 +193,7 @@ impl<'a> Decisions<'a> {
         }
         // Documents of one hash: almost always one, so the quadratic comparison is of very few.
         let mut group: Vec<IdHash> = Vec::new();
-        let mut repeated = Vec::new();
+        let fates = self.fates.values_mut();
         for entry in sorter.finish()? {
             let entry = entry?;
             if group.first().is_some_and(|first| first.hash != entry.hash) {
@@ -201,13 +201,10 @@ impl<'a> Decisions<'a> {
             }
             let id = self.corpus.id(entry.number);
             if group.iter().any(|other| self.corpus.id(other.number) == id) {
-                repeated.push(entry.number);
+                fates[entry.number as usize].duplicate_id = 1;
             } else {
                 group.push(entry);
             }
-        }
-        for number in repeated {
-            self.fates.values_mut()[number as usize].duplicate_id = 1;
         }
         Ok(())
     }
@@ -366,7 +363,7 @@ impl<'a> Decisions<'a> {
         }
     }
 
-    fn turn_away(&mut self, number: u64, stage: u16, reason: u16, value: f64) {
+    pub(super) fn turn_away(&mut self, number: u64, stage: u16, reason: u16, value: f64) {
         let fate = &mut self.fates.values_mut()[number as usize];
         *fate = Fate {
             value,

@@ -3,13 +3,17 @@
 //! Row groups are encoded by all workers and appended in order. The counts of the ledger are taken
 //! here, from the rows that were written.
 
+mod validation;
+
 use super::arrange::{Layout, Placed};
 use super::corpus::{Corpus, NO_DOCUMENT};
 use super::decide::{Decisions, Fate, KeyValues};
 use super::domains::References;
 use super::inputs::Inputs;
+use super::memory::rounds;
 use super::progress::Progress;
 use super::scores::Scores;
+use super::validation::HeldOut;
 use super::{EngineError, Stop};
 use crate::audit::Emitted;
 use crate::plan::Rejects as RejectsKept;
@@ -28,6 +32,7 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::ops::Range;
 use std::path::Path;
 
 /// Token places of a row group: large enough to compress well, small enough for memory.
@@ -36,6 +41,8 @@ const GROUP_POSITIONS: u64 = 2 << 20;
 const ORDER_GROUP: usize = 64 << 10;
 /// Token places of a batch inside a group.
 const BATCH_POSITIONS: u64 = 256 << 10;
+/// Documents, or parts of them, of a batch: each has an id, a source and more, which outweigh a few tokens.
+const BATCH_DOCUMENTS: usize = 16 << 10;
 
 /// Ids that stand where no text does.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +71,8 @@ pub struct Emit<'a> {
     pub metadata: Vec<(String, String)>,
     /// Values that documents were sorted by.
     pub keys: &'a KeyValues<'a>,
+    /// What is held out of training, where the pipeline asks for it.
+    pub held_out: Option<&'a HeldOut>,
     /// Special tokens.
     pub ids: SpecialIds,
     /// Label, keep rule and reasons of each stage of the chain.
@@ -199,24 +208,36 @@ pub(super) fn arrow_error(error: arrow::error::ArrowError) -> EngineError {
     ))
 }
 
-/// Encodes groups on all workers, `threads` at a time, and appends them in order.
+/// Takes the batches of a row group, one after another: each is encoded before the next is built.
+pub(super) type Batches<'b> = dyn FnMut(RecordBatch) -> Result<(), EngineError> + 'b;
+
+/// Encodes groups on all workers, `threads` at a time, and appends them in order. `positions` says how many token
+/// places one has: those that a long document makes large are not encoded together.
 pub(super) fn write_groups<G: Send + Sync, S: Send>(
     part: &mut Part,
     groups: &[G],
     stop: &Stop,
-    build: impl Fn(&G, &SchemaRef) -> Result<(Vec<RecordBatch>, S), EngineError> + Sync,
+    positions: impl Fn(&G) -> u64,
+    build: impl Fn(&G, &SchemaRef, &mut Batches<'_>) -> Result<S, EngineError> + Sync,
     schema: &SchemaRef,
     mut done: impl FnMut(&G, S),
 ) -> Result<(), EngineError> {
     let encoder: PartEncoder = part.encoder();
-    for round in groups.chunks(rayon::current_num_threads().max(1)) {
+    let threads = rayon::current_num_threads().max(1);
+    for round in rounds(
+        groups,
+        threads,
+        threads as u64 * 2 * GROUP_POSITIONS,
+        positions,
+    ) {
         stop.check()?;
         let encoded: Vec<_> = round
             .par_iter()
             .with_max_len(1)
             .map(|group| {
-                let (batches, sums) = build(group, schema)?;
-                Ok::<_, EngineError>((encoder.encode(&batches)?, sums))
+                let mut encoding = encoder.begin()?;
+                let sums = build(group, schema, &mut |batch| Ok(encoding.write(&batch)?))?;
+                Ok::<_, EngineError>((encoding.finish()?, sums))
             })
             .collect::<Result<_, _>>()?;
         for (group, (encoded, sums)) in round.iter().zip(encoded) {
@@ -280,8 +301,13 @@ impl Emit<'_> {
                 &mut part,
                 &groups,
                 self.stop,
-                |&(first, end, position), schema| {
-                    self.rows(layout, first, end, (position, all_positions), schema)
+                |&(first, end, _)| {
+                    let rows = &layout.rows.values()[first as usize..end as usize];
+                    rows.iter().map(|row| row.positions).sum()
+                },
+                |&(first, end, position), schema, batches| {
+                    let places = (position, all_positions);
+                    self.rows(layout, first..end, places, schema, batches)
                 },
                 &schema,
                 |&(first, end, _), group| {
@@ -298,15 +324,15 @@ impl Emit<'_> {
     fn rows(
         &self,
         layout: &Layout,
-        first: u64,
-        end: u64,
+        numbers: Range<u64>,
         (mut position, all_positions): (u64, u64),
         schema: &SchemaRef,
-    ) -> Result<(Vec<RecordBatch>, ShardSums), EngineError> {
+        batches: &mut Batches<'_>,
+    ) -> Result<ShardSums, EngineError> {
         let mut sums = ShardSums::default();
-        let mut batches = Vec::new();
-        let mut rows = ShardRows::new(first);
-        for number in first..end {
+        let mut rows = ShardRows::new(numbers.start);
+        let mut in_batch = 0;
+        for number in numbers {
             let row = &layout.rows.values()[number as usize];
             let segments =
                 &layout.segments.values()[row.first_segment as usize..][..row.segments as usize];
@@ -410,15 +436,17 @@ impl Emit<'_> {
                 padding: row.padding,
                 fields,
             });
-            if rows.input_ids.len() as u64 >= BATCH_POSITIONS {
+            in_batch += segments.len();
+            if rows.input_ids.len() as u64 >= BATCH_POSITIONS || in_batch >= BATCH_DOCUMENTS {
                 let full = std::mem::replace(&mut rows, ShardRows::new(number + 1));
-                batches.push(full.into_batch(&self.shape, schema).map_err(arrow_error)?);
+                batches(full.into_batch(&self.shape, schema).map_err(arrow_error)?)?;
+                in_batch = 0;
             }
         }
         if !rows.is_empty() {
-            batches.push(rows.into_batch(&self.shape, schema).map_err(arrow_error)?);
+            batches(rows.into_batch(&self.shape, schema).map_err(arrow_error)?)?;
         }
-        Ok((batches, sums))
+        Ok(sums)
     }
 
     fn special(&self, rows: &mut ShardRows, id: Option<u32>) {
@@ -439,7 +467,7 @@ impl Emit<'_> {
         let folder = self.out.join("order");
         fresh_folder(&folder)?;
         let path = folder.join("part-00000.parquet");
-        let schema = Order::schema(&layout.sort_keys);
+        let schema = Order::schema(&layout.sort_keys, self.held_out.is_some());
         let mut part = Part::create(&path, schema.clone(), &[])?;
         let documents = layout.order.values().len();
         let groups: Vec<(usize, usize)> = (0..documents)
@@ -451,7 +479,8 @@ impl Emit<'_> {
             &mut part,
             &groups,
             self.stop,
-            |&(first, end), schema| {
+            |_| 0,
+            |&(first, end), schema, batches| {
                 let rows: Vec<OrderRow> = layout.order.values()[first..end]
                     .iter()
                     .map(|&Placed { number, copy }| {
@@ -468,14 +497,13 @@ impl Emit<'_> {
                                 .iter()
                                 .map(|key| self.keys.value(number, key, "order"))
                                 .collect(),
+                            group_hash: self.held_out.map(|held_out| held_out.group(number)),
                         }
                     })
                     .collect();
                 let tokens: u64 = rows.iter().map(|row| u64::from(row.tokens)).sum();
-                Ok((
-                    vec![Order::batch(first as u64, &rows, schema).map_err(arrow_error)?],
-                    tokens,
-                ))
+                batches(Order::batch(first as u64, &rows, schema).map_err(arrow_error)?)?;
+                Ok(tokens)
             },
             &schema,
             |_, group| tokens += group,
@@ -525,7 +553,7 @@ impl Emit<'_> {
             })
     }
 
-    /// Writes the rejects, parts of about `part_tokens` tokens each.
+    /// Writes the rejects but those that are held out, parts of about `part_tokens` tokens each.
     pub fn rejects(
         &self,
         kept: RejectsKept,
@@ -539,7 +567,11 @@ impl Emit<'_> {
         }
         let schema = Rejects::schema(true, kept == RejectsKept::Text, self.fields);
         let mut files = Vec::new();
-        let mut rejected = self.rejected().peekable();
+        let held_out = self.held_out.map(|held_out| held_out.stage);
+        let mut rejected = self
+            .rejected()
+            .filter(|(_, fate)| Some(fate.stage) != held_out)
+            .peekable();
         loop {
             // The first part is written even when nothing was rejected: the folder says so.
             if rejected.peek().is_none() && !files.is_empty() {
@@ -570,7 +602,11 @@ impl Emit<'_> {
                     &mut part,
                     &groups,
                     self.stop,
-                    |group, schema| Ok((self.reject_batches(group, kept, schema)?, ())),
+                    |group| {
+                        let tokens = |&number| u64::from(self.corpus.row(number).tokens);
+                        group.iter().map(tokens).sum()
+                    },
+                    |group, schema, batches| self.reject_batches(group, kept, schema, batches),
                     &schema,
                     |_, ()| {},
                 )?;
@@ -585,8 +621,8 @@ impl Emit<'_> {
         group: &[u64],
         kept: RejectsKept,
         schema: &SchemaRef,
-    ) -> Result<Vec<RecordBatch>, EngineError> {
-        let mut batches = Vec::new();
+        batches: &mut Batches<'_>,
+    ) -> Result<(), EngineError> {
         let mut rows = Rejects::default();
         for &number in group {
             let fate = self.decisions.fate(number);
@@ -616,18 +652,15 @@ impl Emit<'_> {
                 fields: self.corpus.fields(number),
                 scored: score.is_some(),
             });
-            if rows.input_ids.len() as u64 >= BATCH_POSITIONS {
-                batches.push(
-                    std::mem::take(&mut rows)
-                        .into_batch(self.fields, schema)
-                        .map_err(arrow_error)?,
-                );
+            if rows.input_ids.len() as u64 >= BATCH_POSITIONS || rows.len() >= BATCH_DOCUMENTS {
+                let full = std::mem::take(&mut rows);
+                batches(full.into_batch(self.fields, schema).map_err(arrow_error)?)?;
             }
         }
         if !rows.is_empty() {
-            batches.push(rows.into_batch(self.fields, schema).map_err(arrow_error)?);
+            batches(rows.into_batch(self.fields, schema).map_err(arrow_error)?)?;
         }
-        Ok(batches)
+        Ok(())
     }
 
     /// Writes the evidence of every dropped duplicate, in the order (input, id).
@@ -642,7 +675,7 @@ impl Emit<'_> {
             if !rows.is_empty() {
                 let encoded = part
                     .encoder()
-                    .encode(&[Duplicates::batch(rows).map_err(arrow_error)?])?;
+                    .encode(&Duplicates::batch(rows).map_err(arrow_error)?)?;
                 part.append(encoded)?;
                 rows.clear();
             }
@@ -683,7 +716,7 @@ impl Emit<'_> {
         let flush = |rows: &mut Vec<CutEvidence>, part: &mut Part| -> Result<(), EngineError> {
             let encoded = part
                 .encoder()
-                .encode(&[Edits::batch(rows).map_err(arrow_error)?])?;
+                .encode(&Edits::batch(rows).map_err(arrow_error)?)?;
             rows.clear();
             part.append(encoded).map_err(EngineError::from)
         };

@@ -24,7 +24,7 @@ use crate::record::{Counts, Difference};
 use crate::score::EstimatorKind;
 use crate::shard::{
     EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry, ShardShape,
-    TokenizerManifest, Totals, UsefulnessType,
+    TokenizerManifest, Totals, UsefulnessType, ValidationEntry,
 };
 use crate::spill::IoContext;
 use crate::stages;
@@ -33,12 +33,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that a run writes into its output folder, but for `work`.
-pub const OUTPUT_NAMES: [&str; 13] = [
+pub const OUTPUT_NAMES: [&str; 14] = [
     "manifest.json",
     "pipeline.yaml",
     "audit.json",
     "shards",
     "order",
+    "validation",
     "rejects",
     "quarantine",
     "duplicates",
@@ -71,6 +72,7 @@ pub struct Finish<'a> {
     pub estimator: Option<(&'static EstimatorKind, Value)>,
     pub order: &'a Layout,
     pub lr_hint: &'static str,
+    pub validation: Option<ValidationEntry>,
     pub sample_share: Option<f64>,
     pub tool: &'a str,
 }
@@ -611,6 +613,7 @@ impl Finish<'_> {
                 parameters: options::to_json(&self.plan.pack.options),
                 shard_tokens: self.plan.output.shard_tokens,
             },
+            validation: self.validation,
             estimator: self.estimator.map(|(kind, fitted)| EstimatorEntry {
                 name: kind.spec.name.to_string(),
                 version: kind.version,

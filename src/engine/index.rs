@@ -129,9 +129,10 @@ impl Writing<'_> {
                 &mut part,
                 &groups,
                 stop,
-                |&(first, end), schema| {
+                |_| 0,
+                |&(first, end), schema, batches| {
                     let batch = self.rows(first, end).into_batch(schema);
-                    Ok((vec![batch.map_err(arrow_error)?], ()))
+                    batches(batch.map_err(arrow_error)?)
                 },
                 &schema,
                 |_, ()| {},

@@ -37,6 +37,7 @@
 //! | scores | score | 16 a document, 1 a token; 4 a token more for each of f32 usefulness and `excess_nats` |
 //! | sorts that outgrow memory | decide | 16 a band (240 a document for 15), 16 to 32 a document for each other sort; removed after it |
 //! | buckets of a near dedupe | decide | 12 a bucket of two documents or more, 8 a member up to `max_bucket`; removed after it |
+//! | groups of similar documents, with `validation_share` | decide | 16 a document; while they are found 16 a band, and 24 a document |
 //! | sorts of earlier releases | decide | of a document in their indexes 32 for an exact dedupe, 16 a band for a near one; removed after it |
 //! | what is proposed of earlier releases | decide | 32 a document and 8 a shingle; removed after it. The ids that the evidence names stay: 24 and the id |
 //! | layout | arrange | 32 a row, 24 a segment |
@@ -56,12 +57,14 @@
 //!
 //! # What it holds in memory
 //!
-//! Everything that grows with the corpus is a mapped file, which the kernel may drop, so anonymous
-//! memory grows with threads, chunks and the fit, not with the corpus: 231 MB at most without `score`
-//! and 509 MB with it on two threads, of which the fit's tables and buffers make the difference; they
-//! grow with `fit_tokens` up to half of `--memory`. A sort holds up to a quarter of `--memory`, then
-//! spills. Kendall's tau takes 16 bytes a document and key for at most 10 million documents.
-//! `decontaminate` holds about 20 bytes for each word of its evaluation sets.
+//! Everything that grows with the corpus is a mapped file, which the kernel may drop, so anonymous memory grows with
+//! threads, the longest document and the models that are fitted, not with the corpus. `memory.rs` counts these before
+//! data are read, divides `--memory` among them, and refuses one that cannot do. It counts generously: what the system
+//! counts for a process is what the allocator keeps, which is more than what is used. A document that is longer than a
+//! chunk (1 MiB) takes up to 36 bytes a byte of its text where it is written in one row, and waits for others of its
+//! kind; so the least memory follows `max_document_bytes`, as far as files are as large. `decontaminate` holds about 20
+//! bytes for each word of its evaluation sets, which is measured with the program where all of it is loaded. Kendall's
+//! tau sorts in mapped files.
 //!
 //! Reads of mapped files are in order but for two: `emit` reads each document's ids and usefulness
 //! in curriculum order, a near dedupe the sets of its candidate pairs. Where `work/` is larger than
@@ -96,6 +99,7 @@ mod calibrate;
 mod contamination;
 mod corpus;
 mod decide;
+mod disk;
 mod domains;
 mod duplicates;
 mod edit;
@@ -106,6 +110,7 @@ mod finish;
 mod index;
 mod inputs;
 mod log;
+mod memory;
 mod near;
 mod options;
 mod prepare;
@@ -118,20 +123,21 @@ mod spans;
 mod stop;
 mod teach;
 mod threshold;
+mod validation;
 mod verify;
 mod work;
 
 pub use auxiliary::{Auxiliary, AuxiliaryFile};
 pub use calibrate::{CalibrateOptions, calibrate};
+pub use disk::{DiskNeed, against_bytes, free_bytes, shingle_bytes_a_byte, size};
 pub use duplicates::duplicates;
 pub use error::EngineError;
 pub use explain::{Explainer, whole_documents};
 pub use inputs::{Inputs, default_task_bytes};
+pub use memory::{MemoryNeed, anonymous_bytes};
 pub use progress::{Flow, Progress, Silent, Unit};
 pub use releases::{IndexFile, Release, Releases, writes_index};
-pub use run::{
-    Outcome, PhaseTime, Prepared, RunOptions, RunRecord, anonymous_bytes, fit, prepare, run,
-};
+pub use run::{Outcome, PhaseTime, Prepared, RunOptions, RunRecord, fit, prepare, run};
 pub use stop::{Item, Stop, core_seconds};
 pub use teach::{Judge, Taught};
 pub use threshold::threshold;

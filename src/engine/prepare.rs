@@ -17,6 +17,7 @@ use super::decide::Decisions;
 use super::edit::Edit;
 use super::inputs::{Inputs, Task};
 use super::log;
+use super::memory::LongDocuments;
 use super::progress::{Flow, Progress};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
@@ -24,7 +25,7 @@ use crate::algo::hash;
 use crate::dedupe::{self, SketchScratch, Sketcher, UnitRow, UnitRule};
 use crate::plan::OnError;
 use crate::record::{Document, Notes, Verdict, without};
-use crate::source::{BadRecord, Chunk, Entry, Reader};
+use crate::source::{BadRecord, CHUNK_BYTES, Chunk, Entry, Reader};
 use crate::spill::IoContext;
 use crate::stages::Stage;
 use crate::tokenizer::Tokenizer;
@@ -85,6 +86,8 @@ pub struct Prepare<'a> {
     pub seed: u64,
     /// Whether texts are kept for the rejects.
     pub keep_text: bool,
+    /// What documents that are longer than a chunk may take.
+    pub long: &'a LongDocuments,
 }
 
 /// What a chunk became.
@@ -344,8 +347,14 @@ impl Prepare<'_> {
             if alone {
                 while let Some(chunk) = reader.next_chunk()? {
                     stop.check()?;
+                    let bytes = chunk.bytes();
+                    let _place = self.long.enter_prepare(bytes);
                     let part = self.chunk((number, *file), chunk, &mut scratch);
                     sums.append(part, &mut writer)?;
+                    if bytes > CHUNK_BYTES {
+                        // What has grown to it would stay as large.
+                        scratch = Scratch::default();
+                    }
                     told.tell(reader.file_bytes_read(), &sums.info);
                 }
             } else {
@@ -812,12 +821,17 @@ impl Prepare<'_> {
     }
 }
 
+/// The next chunks, or fewer where they are long: at most one of them is.
 fn next_round(reader: &mut Reader, chunks: usize) -> Result<Vec<Chunk>, EngineError> {
     let mut round = Vec::with_capacity(chunks);
     while round.len() < chunks
         && let Some(chunk) = reader.next_chunk()?
     {
+        let is_long = chunk.bytes() > CHUNK_BYTES;
         round.push(chunk);
+        if is_long {
+            break;
+        }
     }
     Ok(round)
 }

@@ -4,6 +4,7 @@ use super::arrange::arrange;
 use super::auxiliary::{Auxiliary, bad_records};
 use super::corpus::Corpus;
 use super::decide::{Decisions, KeyValues, StageNotes};
+use super::disk::DiskNeed;
 use super::domains::{Domains, References, unmatched};
 use super::edit::Edit;
 use super::emit::{Emit, SpecialIds, StageWords};
@@ -11,6 +12,7 @@ use super::finish::{self, Finish};
 use super::index::{self, IndexOf};
 use super::inputs::{Inputs, default_task_bytes};
 use super::log;
+use super::memory::{DocumentFactors, LongDocuments, MemoryNeed, anonymous_bytes, text_bytes};
 use super::near;
 use super::options;
 use super::prepare::{Prepare, Step};
@@ -21,6 +23,7 @@ use super::segments::Segments;
 use super::spans::span_dedupe;
 use super::stop::core_seconds;
 use super::teach::{self, Judge, Taught};
+use super::validation::{Groups, HeldOut};
 use super::verify::path_from;
 use super::work::{Lock, write_whole};
 use super::{EngineError, Stop};
@@ -125,13 +128,6 @@ pub struct Outcome {
     pub record: Option<RunRecord>,
 }
 
-/// Anonymous memory of this process now, in bytes, where the system tells; `VmHWM` would count mapped files too.
-pub fn anonymous_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
-}
-
 /// Looks at the anonymous memory every 50 ms, as long as it lives.
 struct PeakMemory {
     peak: Arc<AtomicU64>,
@@ -216,6 +212,10 @@ pub struct Prepared {
     pub releases: BTreeMap<usize, Releases>,
     /// What the user should know before the run, each with something to do.
     pub warnings: Vec<String>,
+    /// Bytes of text, about, that the estimator's options name besides the inputs.
+    pub named_text_bytes: u64,
+    /// Bytes of the files of models that the estimator maps.
+    pub mapped_bytes: u64,
 }
 
 /// Finds the files and loads the tokenizer: every problem at once. Without a `cache`
@@ -299,6 +299,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             Err(other) => return Err(other),
         }
     }
+    let mut named_text_bytes = 0;
     let (mut table, mut fit): (_, Option<Box<dyn Fit>>) = (None, None);
     for stage in &plan.stages {
         if let (StageRef::Score { estimator }, Some(tokenizer)) = (stage.kind, &tokenizer) {
@@ -336,7 +337,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
                         ),
                     ));
                 }
-                Ok(_) => {}
+                Ok(inputs) => named_text_bytes += text_bytes(&inputs),
                 Err(EngineError::Problems(Problems(found))) => problems.extend(found),
                 Err(other) => return Err(other),
             }
@@ -365,6 +366,11 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
     let fingerprint = tokenizer.as_ref().map(Tokenizer::fingerprint);
     let releases = releases::find_all(plan, fingerprint.as_deref(), &mut problems)?;
     let of_estimator = fit.as_ref().map_or_else(Vec::new, |fit| fit.files());
+    let mapped_bytes = of_estimator
+        .iter()
+        .filter_map(|path| std::fs::metadata(path).ok())
+        .map(|found| found.len())
+        .sum();
     let needs = fit.map_or_else(Needs::default, |fit| fit.needs());
     let auxiliary = match Auxiliary::find(plan, &of_estimator) {
         Ok(auxiliary) => auxiliary,
@@ -383,6 +389,7 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
     let mut warnings: Vec<String> = taught.flat_map(|taught| taught.warnings.clone()).collect();
     warnings.extend(releases.values().flat_map(Releases::warnings));
     warnings.extend(many_copies(plan));
+    warnings.extend(held_out_apart(plan));
     match (inputs, tokenizer) {
         (Some(inputs), Some(tokenizer)) if problems.is_empty() => Ok(Prepared {
             inputs,
@@ -394,6 +401,8 @@ pub fn prepare(plan: &Plan, cache: Option<&Path>) -> Result<Prepared, EngineErro
             auxiliary,
             releases,
             warnings,
+            named_text_bytes,
+            mapped_bytes,
         }),
         _ => Err(EngineError::Problems(Problems(problems))),
     }
@@ -410,6 +419,25 @@ fn many_copies(plan: &Plan) -> Option<String> {
             "documents are emitted up to {copies} times; by the published fit all copies together teach at most \
              {worth:.0} % of what as much new text would: {FEW_COPIES} epochs or fewer lose little"
         )
+    })
+}
+
+/// Where held-out documents are kept apart from copies alone, or are not kept from a model.
+fn held_out_apart(plan: &Plan) -> Option<String> {
+    let kinds = || plan.stages.iter().map(|stage| stage.kind);
+    let draw = kinds().position(|kind| kind == StageRef::Validation)?;
+    if !kinds().any(|kind| kind == StageRef::NearDedupe) {
+        return Some(
+            "'validation_share' holds out documents without a 'near_dedupe' in the chain: only documents of the same \
+             tokens stay together, similar ones may stand on both sides; add a stage 'near_dedupe'"
+                .to_string(),
+        );
+    }
+    let score = kinds().position(|kind| matches!(kind, StageRef::Score { .. }))?;
+    (score < draw).then(|| {
+        "'validation_share' is drawn after 'near_dedupe', which stands after 'score': models are fitted on held-out \
+         documents too; put 'near_dedupe' before 'score', or compare held-out losses of runs of the same 'score' alone"
+            .to_string()
     })
 }
 
@@ -1105,6 +1133,18 @@ fn go(
     let mut clock = Clock::start();
     let out = plan.output.path.clone();
     let prepared = prepare(plan, request.cache.as_deref())?;
+    let task_bytes = request
+        .task_bytes
+        .unwrap_or_else(|| default_task_bytes(prepared.inputs.bytes()));
+    let need = MemoryNeed::of(plan, &prepared, rayon::current_num_threads(), task_bytes);
+    // What is complete already takes nothing.
+    if request.fresh || look(&out, plan, request)?.0.is_none() {
+        need.fits(request.memory_bytes)?;
+    }
+    let shares = need.divide(request.memory_bytes);
+    let factors = DocumentFactors::of(plan, &prepared);
+    let long = LongDocuments::new(factors, shares.document_bytes);
+    let disk = DiskNeed::of(plan, &prepared);
     let lock = match claim(&out, plan, request, &prepared)? {
         Claimed::Ours(lock) => lock,
         Claimed::Complete(manifest) => {
@@ -1134,11 +1174,16 @@ fn go(
         mut auxiliary,
         releases,
         warnings,
+        named_text_bytes: _,
+        mapped_bytes: _,
     } = prepared;
     log::begins(plan, request, &inputs, &tokenizer);
     warnings.iter().for_each(|warning| progress.warn(warning));
     if let Some(reason) = tokenizer.slow_because() {
         progress.warn(&format!("the slow tokenizer engine is used: {reason}"));
+    }
+    if let Some(warning) = disk.scarce(&work, &out) {
+        progress.warn(&warning);
     }
     clock.end("load");
     let bytes = inputs.bytes() + auxiliary.bytes();
@@ -1167,52 +1212,54 @@ fn go(
     let mut taught: BTreeMap<u16, Taught> = BTreeMap::new();
     for (place, stage) in plan.stages.iter().enumerate() {
         let keep = |label: &str, keep: &str| format!("{label} keep {keep}");
-        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) =
-            match stage.kind {
-                StageRef::Document(at) => {
-                    let judge = judges.remove(&place).expect("every one was built");
-                    taught.extend(judge.taught.map(|taught| (place as u16 + 1, taught)));
-                    (
-                        Step::Judge(judge.stage),
-                        stages::TABLE[at].reasons,
-                        String::new(),
-                    )
-                }
-                StageRef::ExactDedupe => (
-                    Step::Exact {
-                        normalise: stage.options.flag("normalise"),
-                    },
-                    plan::global::EXACT_DEDUPE_REASONS,
-                    keep(&stage.label, "first"),
+        let (step, reasons, rule): (Step, &'static [crate::record::Reason], String) = match stage
+            .kind
+        {
+            StageRef::Document(at) => {
+                let judge = judges.remove(&place).expect("every one was built");
+                taught.extend(judge.taught.map(|taught| (place as u16 + 1, taught)));
+                (
+                    Step::Judge(judge.stage),
+                    stages::TABLE[at].reasons,
+                    String::new(),
+                )
+            }
+            StageRef::ExactDedupe => (
+                Step::Exact {
+                    normalise: stage.options.flag("normalise"),
+                },
+                plan::global::EXACT_DEDUPE_REASONS,
+                keep(&stage.label, "first"),
+            ),
+            StageRef::NearDedupe => (
+                Step::Near(
+                    near::sketcher(plan.seed, &stage.options)
+                        .map_err(|error| option_error(plan, stage.line, stage.column, error))?,
                 ),
-                StageRef::NearDedupe => (
-                    Step::Near(
-                        near::sketcher(plan.seed, &stage.options)
-                            .map_err(|error| option_error(plan, stage.line, stage.column, error))?,
-                    ),
-                    plan::global::NEAR_DEDUPE_REASONS,
-                    near::rule(&stage.label, &stage.options),
-                ),
-                StageRef::UnitDedupe(unit) => (
-                    Step::Units(UnitRule {
-                        unit,
-                        normalise: stage.options.flag("normalise"),
-                        min_characters: stage.options.integer("min_characters"),
-                    }),
-                    match unit {
-                        TextUnit::Paragraph => plan::global::PARAGRAPH_DEDUPE_REASONS,
-                        TextUnit::Line => plan::global::LINE_DEDUPE_REASONS,
-                    },
-                    keep(&stage.label, "first"),
-                ),
-                StageRef::SpanDedupe => (
-                    Step::Later,
-                    plan::global::SPAN_DEDUPE_REASONS,
-                    keep(&stage.label, stage.options.text("keep")),
-                ),
-                StageRef::Score { .. } => (Step::Later, &[], String::new()),
-                StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
-            };
+                plan::global::NEAR_DEDUPE_REASONS,
+                near::rule(&stage.label, &stage.options),
+            ),
+            StageRef::UnitDedupe(unit) => (
+                Step::Units(UnitRule {
+                    unit,
+                    normalise: stage.options.flag("normalise"),
+                    min_characters: stage.options.integer("min_characters"),
+                }),
+                match unit {
+                    TextUnit::Paragraph => plan::global::PARAGRAPH_DEDUPE_REASONS,
+                    TextUnit::Line => plan::global::LINE_DEDUPE_REASONS,
+                },
+                keep(&stage.label, "first"),
+            ),
+            StageRef::SpanDedupe => (
+                Step::Later,
+                plan::global::SPAN_DEDUPE_REASONS,
+                keep(&stage.label, stage.options.text("keep")),
+            ),
+            StageRef::Score { .. } => (Step::Later, &[], String::new()),
+            StageRef::Select => (Step::Later, plan::global::SELECT_REASONS, String::new()),
+            StageRef::Validation => (Step::Later, plan::global::VALIDATION_REASONS, String::new()),
+        };
         described.push(json!([
             stage.label,
             format!("{:?}", stage.kind),
@@ -1238,9 +1285,6 @@ fn go(
         .iter()
         .any(|stage| stage.kind == StageRef::SpanDedupe);
     let keep_text = plan.output.rejects == Rejects::Text || scored_by_text || cut_by_tokens;
-    let task_bytes = request
-        .task_bytes
-        .unwrap_or_else(|| default_task_bytes(inputs.bytes()));
     let seen: Vec<_> = inputs
         .files
         .iter()
@@ -1262,7 +1306,12 @@ fn go(
         .iter()
         .zip(&plan.stages)
         .take(ranges[0].end - 1)
-        .filter(|(_, stage)| !matches!(stage.kind, StageRef::Score { .. } | StageRef::Select))
+        .filter(|(_, stage)| {
+            !matches!(
+                stage.kind,
+                StageRef::Score { .. } | StageRef::Select | StageRef::Validation
+            )
+        })
         .map(|(description, stage)| match stage.kind {
             // What decides, such as a guard that let go or an earlier release, makes no sketch another one.
             StageRef::ExactDedupe => json!([stage.label, stage.options.flag("normalise")]),
@@ -1300,12 +1349,14 @@ fn go(
             .map(|share| (share * u64::MAX as f64) as u64),
         seed: plan.seed,
         keep_text,
+        long: &long,
         work: &work,
     };
     let first = segments.first(&prepare_key, progress, stop)?;
     clock.end("prepare");
 
-    let spill = Spill::new(&work.join("spill"), (request.memory_bytes / 4) as usize);
+    let sort_bytes = usize::try_from(shares.sort_bytes).unwrap_or(usize::MAX);
+    let spill = Spill::new(&work.join("spill"), sort_bytes);
     let ids_are_given = plan.inputs.iter().any(|input| input.id.is_some());
     let mut named_sets = Vec::with_capacity(NAMED_SETS.len());
     for name in NAMED_SETS {
@@ -1317,6 +1368,7 @@ fn go(
             &mut auxiliary,
             &work,
             task_bytes,
+            &long,
             progress,
             stop,
         )?;
@@ -1342,6 +1394,11 @@ fn go(
     // Sketches are numbered within a segment.
     let (mut exact, mut nears, mut units) = (0, 0, 0);
     let mut near_before = false;
+    let mut groups = match plan.output.validation_share > 0.0 {
+        true => Some(Groups::new(corpus.len(), &spill)?),
+        false => None,
+    };
+    let mut held_out: Option<HeldOut> = None;
     let mut indexes = Vec::new();
     for at in 0..=plan.stages.len() {
         stop.check()?;
@@ -1414,6 +1471,9 @@ fn go(
                 let found = decisions
                     .near_dedupe(number, nears, stage, earlier, &sources, against, stop)?;
                 progress.kept(number, decisions.flow(number));
+                if let Some(groups) = &mut groups {
+                    groups.join_similar(&decisions, number, nears, stage, &spill, stop)?;
+                }
                 progress.end();
                 if releases::writes_index(stage) {
                     indexes.push(IndexOf {
@@ -1510,10 +1570,11 @@ fn go(
                     negative: negative.as_ref(),
                     vocabulary_size: tokenizer.vocabulary_size(),
                     calibration: calibration.as_ref(),
-                    memory_bytes: request.memory_bytes,
+                    memory_bytes: shares.fit_bytes,
                     table: table.as_ref(),
                     file_checksums: &file_checksums,
                     wanted,
+                    long: &long,
                 };
                 let found = phase.run(
                     &work.join(format!("score-{score_key}")),
@@ -1571,6 +1632,17 @@ fn go(
                 progress.kept(number, decisions.flow(number));
                 progress.end();
                 "select"
+            }
+            StageRef::Validation => {
+                progress.begin(plan::global::VALIDATION, corpus.len(), Unit::Documents);
+                let asked = (plan.output.validation_share, plan.seed);
+                let groups = groups.take().expect("made for it, and it is drawn once");
+                let mut found = HeldOut::draw(&mut decisions, groups, number, asked, &spill)?;
+                progress.kept(number, decisions.flow(number));
+                progress.end();
+                notes.insert(stage.label.clone(), std::mem::take(&mut found.notes));
+                held_out = Some(found);
+                plan::global::VALIDATION
             }
         };
         clock.end(phase);
@@ -1647,6 +1719,7 @@ fn go(
         metadata: finish::shard_metadata(plan, &tokenizer_manifest, estimator.as_ref(), &shape),
         shape,
         keys: &keys,
+        held_out: held_out.as_ref(),
         ids,
         stages: &words,
         fields: &plan.fields,
@@ -1662,6 +1735,12 @@ fn go(
     let at_evidence = stop.at(format!("writing rejects and evidence to {}", out.display()));
     progress.begin("rejects and evidence", 0, Unit::Rows);
     files.extend(emit.order(&layout)?);
+    let mut validation = None;
+    if let Some(held_out) = &held_out {
+        let (written, about) = emit.validation(held_out, frame)?;
+        files.extend(written);
+        validation = Some(about);
+    }
     files.extend(emit.rejects(plan.output.rejects, plan.output.shard_tokens)?);
     files.extend(emit.duplicates()?);
     files.extend(emit.contamination(&taught)?);
@@ -1704,6 +1783,7 @@ fn go(
         estimator,
         order: &layout,
         lr_hint: strategy.lr_hint(),
+        validation,
         sample_share: request.sample_share,
         tool: &tool,
     };
@@ -1787,6 +1867,7 @@ fn named_set(
     auxiliary: &mut Auxiliary,
     work: &Path,
     task_bytes: u64,
+    long: &LongDocuments,
     progress: &dyn Progress,
     stop: &Stop,
 ) -> Result<Option<(Corpus, String)>, EngineError> {
@@ -1824,6 +1905,7 @@ fn named_set(
             sample_below: None,
             seed: plan.seed,
             keep_text,
+            long,
         };
         progress.begin(name, inputs.bytes(), Unit::Bytes);
         let tasks = phase.run(

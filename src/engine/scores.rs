@@ -4,6 +4,7 @@ use super::corpus::{Corpus, DocRow};
 use super::decide::Decisions;
 use super::domains::Domains;
 use super::log;
+use super::memory::{LongDocuments, rounds};
 use super::progress::{Progress, Unit};
 use super::work::{TaskWriter, finished};
 use super::{EngineError, Stop};
@@ -328,6 +329,8 @@ pub struct ScorePhase<'p, 'd, 'a> {
     pub file_checksums: &'p [String],
     /// Columns to keep.
     pub wanted: Wanted,
+    /// What documents that are longer than a block may take.
+    pub long: &'p LongDocuments,
 }
 
 impl<'a> ScorePhase<'_, '_, 'a> {
@@ -510,7 +513,12 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         );
         streams.extend(self.wanted.excess_nats.then(|| "excess-nats".to_string()));
         let mut writer = TaskWriter::begin(place, &streams)?;
-        let blocks = cut(self.view.corpus.tasks[number].docs.values(), BLOCK_TOKENS);
+        let docs = self.view.corpus.tasks[number].docs.values();
+        let blocks = cut(docs, BLOCK_TOKENS);
+        let tokens = |block: &Range<usize>| -> u64 {
+            let rows = docs[block.clone()].iter();
+            rows.map(|row| u64::from(row.tokens)).sum()
+        };
         let mut write = |block: Result<Block, EngineError>| -> Result<(), EngineError> {
             let block = block?;
             writer.write("rows", bytemuck::cast_slice(&block.rows))?;
@@ -528,10 +536,12 @@ impl<'a> ScorePhase<'_, '_, 'a> {
         };
         if workers == 1 {
             for block in blocks {
+                let _place = self.long.enter_score(tokens(&block), BLOCK_TOKENS);
                 write(self.block(number, block, estimator))?;
             }
         } else {
-            for round in blocks.chunks(2 * workers) {
+            let most = 2 * workers;
+            for round in rounds(&blocks, most, most as u64 * 2 * BLOCK_TOKENS, tokens) {
                 let scored: Vec<_> = round
                     .par_iter()
                     .with_max_len(1)

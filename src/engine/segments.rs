@@ -4,6 +4,7 @@ use super::corpus::Corpus;
 use super::decide::Decisions;
 use super::edit::Edit;
 use super::inputs::{Inputs, Task};
+use super::memory::LongDocuments;
 use super::prepare::{Earlier, Prepare, Step};
 use super::progress::{Progress, Unit};
 use super::{EngineError, Stop};
@@ -35,6 +36,8 @@ pub struct Segments<'a> {
     pub seed: u64,
     /// Whether texts are kept.
     pub keep_text: bool,
+    /// What documents that are longer than a chunk may take.
+    pub long: &'a LongDocuments,
     /// The work folder.
     pub work: &'a Path,
     /// The documents in each segment, filled one after another.
@@ -107,6 +110,7 @@ impl Segments<'_> {
             sample_below: self.sample_below,
             seed: self.seed,
             keep_text: self.keep_text,
+            long: self.long,
         };
         let name = if number == 0 {
             "prepare"
@@ -250,6 +254,7 @@ mod tests {
             ranges: Vec<Range<usize>>,
             described: &'a [serde_json::Value],
         ) -> Segments<'a> {
+            static LONG: LongDocuments = LongDocuments::unbounded();
             Segments {
                 inputs: &self.inputs,
                 tasks: &self.tasks,
@@ -261,6 +266,7 @@ mod tests {
                 sample_below: None,
                 seed: 1,
                 keep_text: true,
+                long: &LONG,
                 work: self.folder.path(),
             }
         }

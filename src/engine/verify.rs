@@ -1,5 +1,7 @@
 //! Proves what an output folder can prove of itself, and says what it cannot.
 
+mod validation;
+
 use super::auxiliary::Auxiliary;
 use super::finish::{self, read_audit};
 use super::inputs::Inputs;
@@ -12,6 +14,7 @@ use crate::algo::hash;
 use crate::audit::{Audit, Identity};
 use crate::order::{Item, Items, Keys};
 use crate::pack::{Frame, Row};
+use crate::plan::global::VALIDATION;
 use crate::plan::{Overrides, Plan, Problems, StageRef, TokenizerSource as Named};
 use crate::record::{Difference, without};
 use crate::score;
@@ -523,6 +526,16 @@ fn rows(
             wrong_count.get_or_insert(miscounted(file, found));
         }
     }
+    validation::rows(
+        out,
+        manifest,
+        audit,
+        &mut rejected,
+        &mut |stretch| stretches.push(stretch),
+        spill,
+        report,
+        stop,
+    )?;
     report.check(
         "shards and rejects have the rows and tokens that the manifest says",
         wrong_count,
@@ -1122,7 +1135,7 @@ fn inputs(
     };
     let mut contents = spill.sorter("contents", compare);
     let begins = u32::from(manifest.tokenizer.begin_token.is_some());
-    for file in files_in(manifest, "shards") {
+    for file in files_in(manifest, "shards").chain(files_in(manifest, VALIDATION)) {
         let mut failed = Ok(());
         ReadShard::open(&out.join(&file.path))?.rows(&mut |row| {
             for segment in row.segments.iter().filter(|segment| segment.copy == 0) {

@@ -84,6 +84,17 @@ pub enum Tokens {
     PerSecondPerChip(f64),
 }
 
+/// What a step event read of a dataset, as the trainer tells it: of the rows since the step event before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowsRead {
+    /// Position of the first row.
+    pub first: Option<u64>,
+    /// How many rows.
+    pub rows: Option<u64>,
+    /// Sum of the CRC-32 of each row's token ids, as little-endian 32-bit numbers.
+    pub ids_crc32: Option<u64>,
+}
+
 /// One thing that a log tells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
@@ -117,6 +128,8 @@ pub struct Event {
     pub learning_rate: Option<f64>,
     /// Optimizer steps that the schedule was made for.
     pub total_steps: Option<u64>,
+    /// Which rows were read.
+    pub read: RowsRead,
     /// A word more.
     pub tag: Option<String>,
 }
@@ -140,6 +153,7 @@ impl Event {
             lost_steps: 0,
             learning_rate: None,
             total_steps: None,
+            read: RowsRead::default(),
             tag: None,
         }
     }

@@ -3,7 +3,8 @@
 use super::json::{number, parse, whole};
 use super::lines::for_each;
 use super::{
-    Event, EventKind, Head, Log, LogKind, Reader, Span, Tokens, clock, micros_of_seconds, spec,
+    Event, EventKind, Head, Log, LogKind, Reader, RowsRead, Span, Tokens, clock, micros_of_seconds,
+    spec,
 };
 use serde_json::{Map, Value};
 use std::io::BufRead;
@@ -23,6 +24,9 @@ which data, UTF-8 bytes of its text); dur_s (seconds up to ts); tag (words with 
 are left alone. Words of tag: of 'job_start' dataset=CHECKSUM names the manifest of what is read; of an 'eval'
 dataset=CHECKSUM names the held-out set, source=NAME says that it is that source's part of it, and 'weighted' that the
 loss is weighted, which counts for nothing.
+Of 'step' also what was read since the step line before, which is compared with the shards: row (position of the first
+row), rows (how many), ids_crc32 (the sum over these rows of the CRC-32 of their input_ids, as little-endian 32-bit
+numbers: sum(zlib.crc32(numpy.asarray(ids, '<u4')) for ids in rows), in any order, added up over all processes).
 Kinds: job_start job_end init prep compile data_wait step ckpt_save ckpt_restore eval custom failure.
 Write for data_wait, ckpt_save and the like only what training waited for: an event inside the time of a step is taken
 out of the step.",
@@ -119,6 +123,11 @@ fn event(line: u64, value: &Value) -> Result<Event, String> {
     event.learning_rate = real(keys, "learning_rate")?;
     event.total_steps = whole_number(keys, "total_steps")?;
     event.tag = text(keys, "tag")?;
+    event.read = RowsRead {
+        first: whole_number(keys, "row")?,
+        rows: whole_number(keys, "rows")?,
+        ids_crc32: whole_number(keys, "ids_crc32")?,
+    };
     if kind == EventKind::Step && event.step.is_none() {
         return Err("a 'step' needs the number of its step".to_string());
     }
@@ -170,12 +179,18 @@ mod tests {
         let log = read(
             "{\"run\":\"a\",\"attempt\":2,\"ts\":\"1970-01-01T00:00:10Z\",\"kind\":\"eval\",\"step\":7,\"tokens\":9,\
              \"flops\":1e3,\"loss\":NaN,\"split\":\"general\",\"bytes\":5,\"dur_s\":-1.5,\"learning_rate\":3e-4,\
-             \"total_steps\":9,\"tag\":\"t\",\"other\":[]}\n",
+             \"total_steps\":9,\"tag\":\"t\",\"row\":8,\"rows\":4,\"ids_crc32\":17179869180,\"other\":[]}\n",
         );
         let event = &log.events[0];
         assert_eq!((event.run.as_deref(), event.attempt), (Some("a"), Some(2)));
         assert_eq!(event.at_micros, Some(10_000_000));
         assert_eq!(event.kind, EventKind::Evaluation);
+        let read = RowsRead {
+            first: Some(8),
+            rows: Some(4),
+            ids_crc32: Some(17_179_869_180),
+        };
+        assert_eq!(event.read, read);
         assert_eq!((event.step, event.tokens), (Some(7), Tokens::Event(9)));
         assert_eq!(
             (event.learning_rate, event.total_steps),

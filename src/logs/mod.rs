@@ -23,7 +23,7 @@ mod wandb;
 mod tests;
 
 pub use clock::micros_of_seconds;
-pub use event::{BadLine, Event, EventKind, Log, Span, Tokens};
+pub use event::{BadLine, Event, EventKind, Log, RowsRead, Span, Tokens};
 
 use crate::record::{OptionError, Options, Spec};
 use std::io::BufRead;

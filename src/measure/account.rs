@@ -478,7 +478,18 @@ fn curriculum(
         warnings.push(format!("steps are not joined with documents: {what}"));
         return Ok(None);
     };
-    join(trace, names, dataset, row, tokens, done.replayed_steps).map_err(|refusal| vec![refusal])
+    let joined = join(trace, names, dataset, row, tokens, done.replayed_steps)
+        .map_err(|refusal| vec![refusal])?;
+    let order = joined.as_ref().and_then(|it| it.reading_order.as_ref());
+    if let Some(first) = order.and_then(|order| order.differences.first()) {
+        warnings.push(format!(
+            "the trainer did not read the rows in the order of the manifest: {} {}; what the steps read, and what a loss \
+             spike names, is not what is shown",
+            first.line,
+            first.kind.words()
+        ));
+    }
+    Ok(joined)
 }
 
 fn rate(

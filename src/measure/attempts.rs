@@ -1,7 +1,7 @@
 //! Events of a run's files become attempts: processes, one after another.
 
 use super::Category;
-use crate::logs::{Event, EventKind, Log, Span, Tokens};
+use crate::logs::{Event, EventKind, Log, RowsRead, Span, Tokens};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -61,6 +61,8 @@ pub struct Row {
     pub flop: Option<f64>,
     /// Mean loss in nats a token, where the log says.
     pub loss: Option<f64>,
+    /// Which rows they read, where the log says.
+    pub read: RowsRead,
 }
 
 impl Row {
@@ -619,6 +621,7 @@ impl Builder<'_> {
             tokens,
             flop: event.flops.filter(|flop| flop.is_finite() && *flop > 0.0),
             loss: event.loss,
+            read: event.read,
         };
         attempt.rows.push(row);
     }

@@ -1,10 +1,11 @@
 //! Steps joined with the curriculum: which rows a step read, and so which documents.
 //!
 //! Step k (the first is 1, or 0 where the log counts from 0) reads the k-th batch of rows in the order of the
-//! manifest: `tokens_per_step / row length` rows. That is what a trainer does that reads the shards in order; a log
-//! does not tell whether this one did. Only packed rows can be joined: all are of one length.
+//! manifest: `tokens_per_step / row length` rows. That is what a trainer does that reads the shards in order; whether
+//! this one did, [`super::reading`] finds where the log tells. Only packed rows can be joined: all are of one length.
 
 use super::attempts::Trace;
+use super::reading::{Checksums, Due, OrderReport, compare, ids_crc32};
 use super::{Dataset, Refusal};
 use crate::shard::{PartError, ReadShard, RowRead};
 use serde::Serialize;
@@ -30,6 +31,8 @@ pub struct JoinReport {
     pub rows_per_step: u64,
     /// Token places of the steps that were done again: read twice.
     pub positions_read_again: u64,
+    /// Whether the rows were read in this order; `null` where no step line tells.
+    pub reading_order: Option<OrderReport>,
     /// The steps of the run in ten parts.
     pub parts: Vec<PartReport>,
     /// Step lines whose loss rises far above those before, those that rise most first.
@@ -132,6 +135,7 @@ pub(super) fn join(
     let mut useful = vec![(0.0, 0u64); parts.len()];
     let mut spikes = spikes(trace, names);
     let end_row = (last - base) as u64 * rows_per_step;
+    let mut checksums = Checksums::new(trace, last - base);
     // The error names the shard.
     let refuse = |error: PartError| Refusal {
         file: dataset.path.display().to_string(),
@@ -144,9 +148,13 @@ pub(super) fn join(
             // A run of several epochs reads a row several times.
             let mut place = row.position;
             let mut any = false;
+            let checksum = checksums.are_wanted().then(|| ids_crc32(row.input_ids));
             while place < end_row {
                 any = true;
                 let step = base + 1 + (place / rows_per_step) as i64;
+                if let Some(checksum) = checksum {
+                    checksums.add((place / rows_per_step) as usize, checksum);
+                }
                 if step > after {
                     let at = ((step - after - 1) / per_part) as usize;
                     count(&row, place >= dataset.rows, &mut parts[at], &mut useful[at]);
@@ -168,8 +176,14 @@ pub(super) fn join(
     for (part, (sum, tokens)) in parts.iter_mut().zip(useful) {
         part.mean_usefulness = (tokens > 0).then(|| sum / tokens as f64);
     }
+    let due = Due {
+        base,
+        rows_per_step,
+        rows: dataset.rows,
+    };
     Ok(Some(JoinReport {
         rows_per_step,
+        reading_order: compare(trace, names, &due, checksums),
         positions_read_again: replayed_steps.max(0) as u64 * tokens_per_step,
         parts,
         loss_spikes: spikes.into_iter().map(Spike::finish).collect(),
@@ -282,6 +296,7 @@ impl Spike {
 mod tests {
     use super::super::attempts::{Attempt, Row};
     use super::*;
+    use crate::logs::RowsRead;
 
     fn trace(losses: &[f64]) -> Trace {
         let row = |(at, &loss): (usize, &f64)| Row {
@@ -295,6 +310,7 @@ mod tests {
             flop: None,
             tokens: None,
             loss: Some(loss),
+            read: RowsRead::default(),
         };
         let attempt = Attempt::of_rows(losses.iter().enumerate().map(row).collect());
         Trace {

@@ -8,7 +8,7 @@
 //!   unattributed, exactly.
 //! - `rate`: floating-point operations by named convention, MFU, HFU, expected ETTR, MTTF, the best
 //!   checkpoint interval. `published`: figures of papers, recomputed.
-//! - `join`: which rows and documents of the dataset the steps read.
+//! - `join`: which rows and documents of the dataset the steps read. `reading`: whether in the order of the manifest.
 //! - `account`: these together are what is told of a run.
 //! - `fit`, `curve`, `paired`: power laws of the loss, the baseline's curve, what a few paired runs can tell.
 //! - `progress`: bits per byte on held-out text beside the baseline: P, m, net m, G; `forecast`: g beside m.
@@ -30,6 +30,7 @@ mod progress_html;
 mod progress_table;
 mod published;
 mod rate;
+mod reading;
 mod report;
 mod report_schema;
 mod request;
@@ -51,6 +52,7 @@ pub use progress::{
 };
 pub use published::{PUBLISHED, Published};
 pub use rate::{Reliability, best_interval_days, expected_ettr, mttf_days, utilization};
+pub use reading::{DifferenceKind, DifferenceReport, OrderReport, ids_crc32};
 pub use report::{
     AttemptReport, BadLineReport, CostReport, DatasetReport, EvaluationReport, RateReport,
     ReliabilityReport, Report, RunReport, SelectionReport, StepReport, TimeReport, TokenReport,

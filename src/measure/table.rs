@@ -302,6 +302,7 @@ fn curriculum_table(out: &mut String, it: &JoinReport, shown: &dyn Fn(&str) -> S
             grouped(it.positions_read_again)
         ),
     );
+    line(out, "read in that order", &in_order(it, shown));
     for part in &it.parts {
         let share = |tokens: u64, of: u64| match of {
             0 => 0.0,
@@ -355,6 +356,48 @@ fn curriculum_table(out: &mut String, it: &JoinReport, shown: &dyn Fn(&str) -> S
             );
         }
     }
+}
+
+/// Whether the trainer read what is due.
+fn in_order(it: &JoinReport, shown: &dyn Fn(&str) -> String) -> String {
+    let Some(order) = &it.reading_order else {
+        return "unknown: no step line tells what it read (keys row, rows, ids_crc32)".to_string();
+    };
+    let told = format!(
+        "{} step lines by their rows, {} by a checksum of the token ids",
+        grouped(order.lines_with_rows),
+        grouped(order.lines_with_checksum)
+    );
+    if order.lines_that_differ == 0 {
+        return format!("yes: {told}");
+    }
+    let mut text = format!(
+        "no: {} step lines read something else ({told})",
+        grouped(order.lines_that_differ)
+    );
+    for one in &order.differences {
+        let rows = match (one.told_row, one.told_rows) {
+            (None, None) => String::new(),
+            (row, rows) => {
+                let of = |number: Option<u64>| number.map_or("unknown".to_string(), grouped);
+                format!("; it tells {} rows from {} on", of(rows), of(row))
+            }
+        };
+        let tokens = one.tokens_of_step.map_or(String::new(), |step| {
+            format!("; its tokens are those of step {step}")
+        });
+        let _ = write!(
+            text,
+            "\n    first that {}: {} (steps {} to {}), where {} rows from {} on are due{rows}{tokens}",
+            one.kind.words(),
+            shown(&one.line),
+            one.first_step,
+            one.last_step,
+            grouped(one.due_rows),
+            grouped(one.due_row)
+        );
+    }
+    text
 }
 
 fn attempts_table(out: &mut String, run: &RunReport, shown: &dyn Fn(&str) -> String) {

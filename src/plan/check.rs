@@ -244,6 +244,10 @@ impl Checker<'_> {
 
         let (tokenizer, tokenizer_filled) = tokenizer?;
         let (output, output_filled) = output?;
+        let stages = match output.validation_share > 0.0 {
+            true => with_validation(stages),
+            false => stages,
+        };
         let (order, pack) = (order?, pack?);
         let mut filled = head.filled.clone();
         filled.push(("inputs".to_string(), Filled::List(inputs_filled)));
@@ -739,7 +743,8 @@ impl Checker<'_> {
                 StageRef::ExactDedupe
                 | StageRef::UnitDedupe(_)
                 | StageRef::SpanDedupe
-                | StageRef::Score { .. } => {}
+                | StageRef::Score { .. }
+                | StageRef::Validation => {}
             }
             if edits {
                 self.judge_edit(mark, name);
@@ -1154,6 +1159,7 @@ impl Checker<'_> {
         let plan = OutputPlan {
             path,
             shard_tokens: options.integer("shard_tokens"),
+            validation_share: options.number("validation_share"),
             rejects: match options.text("rejects") {
                 "none" => Rejects::None,
                 "text" => Rejects::Text,
@@ -1182,6 +1188,30 @@ impl Checker<'_> {
             );
         }
     }
+}
+
+/// The chain with the draw of what is held out: before the first stage that weighs documents, so that no model is
+/// fitted on them and the same ones are held out whatever is selected; and after the last one that finds similar ones.
+fn with_validation(mut stages: Vec<StagePlan>) -> Vec<StagePlan> {
+    let weighs =
+        |stage: &StagePlan| matches!(stage.kind, StageRef::Score { .. } | StageRef::Select);
+    let first = stages.iter().position(weighs).unwrap_or(stages.len());
+    let last_near = stages
+        .iter()
+        .rposition(|stage| stage.kind == StageRef::NearDedupe)
+        .map_or(0, |at| at + 1);
+    let draw = StagePlan {
+        label: global::VALIDATION.to_string(),
+        kind: StageRef::Validation,
+        edits: false,
+        options: Options::default(),
+        paths: BTreeMap::new(),
+        places: BTreeMap::new(),
+        line: 0,
+        column: 0,
+    };
+    stages.insert(first.max(last_near), draw);
+    stages
 }
 
 /// A text option with its variables replaced; for a path, before it was resolved.

@@ -253,8 +253,8 @@ pub const NEAR_DEDUPE: Spec = Spec {
             name: "shingle_words",
             kind: Kind::Integer { min: 1, max: 64 },
             default: Some("null"),
-            doc: "Words in a row that make one shingle, in lower case and without punctuation; shorter documents are \
-                  compared as a whole. 5 where no shingle is given",
+            doc: "Words in a row that make one shingle, in lower case and without punctuation, and not NFC-normalised; \
+                  shorter documents are compared as a whole. 5 where no shingle is given",
         },
         OptionSpec {
             name: "shingle_tokens",
@@ -482,6 +482,19 @@ pub const SELECT_REASONS: &[Reason] = &[
         "It stands behind 'keep_tokens'; the value is the document's value of the key named by 'by'",
     ),
 ];
+
+/// What the draw of held-out documents is called in the ledger, and its folder in the output.
+pub const VALIDATION: &str = "validation";
+
+/// The reason of [`VALIDATION`].
+pub const VALIDATION_REASONS: &[Reason] = &[Reason::policy(
+    VALIDATION,
+    "It is held out of training and stands in 'validation/'; the value is the keyed hash of its group of similar \
+     documents, from 0 to below 1, which lies below 'validation_share'",
+)];
+
+/// What [`VALIDATION`] counts of its work, in the order of its counts.
+pub const VALIDATION_NOTES: &[&str] = &["pairs_verified", "groups_held_out"];
 
 /// The sort keys that are no declared field.
 pub const SORT_KEYS: &[&str] = &[

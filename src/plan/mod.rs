@@ -182,6 +182,9 @@ pub enum StageRef {
     },
     /// [`global::SELECT`].
     Select,
+    /// The draw of what is held out: no stage that a pipeline names, [`OutputPlan::validation_share`] puts it into the
+    /// chain.
+    Validation,
 }
 
 /// One entry of `stages`.
@@ -225,6 +228,8 @@ pub struct OutputPlan {
     pub shard_tokens: u64,
     /// What is kept of rejected documents.
     pub rejects: Rejects,
+    /// Share of the documents that is held out of training, from 0.
+    pub validation_share: f64,
     /// How usefulness is stored.
     pub usefulness: UsefulnessType,
     /// Whether shards carry the raw excess of every token.

@@ -172,6 +172,15 @@ pub(super) const OUTPUT: &[OptionSpec] = &[
               tokens, or their tokens and text",
     },
     OptionSpec {
+        name: "validation_share",
+        kind: Kind::Number { min: 0.0, max: 0.9 },
+        default: Some("0"),
+        doc: "Share of the documents that is held out of training, written to 'validation/' and counted as rejected \
+              (reason 'validation'); 0 for none. Similar documents stay together: what is drawn, by a keyed hash, is \
+              groups of documents that a 'near_dedupe' before finds similar, directly or over others; without one, \
+              documents of the same tokens. Drawn before 'score' and 'select' look, after the last 'near_dedupe'",
+    },
+    OptionSpec {
         name: "usefulness",
         kind: Kind::Choice(&["u8", "f32"]),
         default: Some("u8"),
@@ -210,4 +219,6 @@ pub(super) const RESERVED_COLUMNS: &[&str] = &[
     "tokens",
     "text",
     "random",
+    "text_bytes",
+    "group_hash",
 ];

@@ -1,6 +1,8 @@
 //! How unexpected a document is to an n-gram model of the rest of the corpus.
 
-use super::ngram_fit::{BuildOptions, Counter, KeyWidth, Learned, ModelReport, TableMemory};
+use super::ngram_fit::{
+    BuildOptions, Counter, KeyWidth, Learned, ModelReport, TableMemory, model_bytes,
+};
 use super::parallel::{Sample, check, fold_of};
 use super::unigram::{no_documents, parameter_hash};
 use super::{
@@ -92,6 +94,12 @@ struct Fitted {
 }
 
 impl Fit for Commonness {
+    fn model_bytes(&self, tokens: u64) -> u64 {
+        let learned = tokens.min(self.fit_tokens);
+        let models = u64::from(self.folds);
+        model_bytes(learned, self.order, self.model_ngrams, models)
+    }
+
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {
         let packing = Packing::new(input.vocabulary_size, self.order, self.folds);
         let folder = input.work.join("ngrams");

@@ -120,6 +120,23 @@ pub enum FitError {
     /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// The memory that the fit was given does not do.
+    #[error(
+        "{what} about {} MiB of memory and may use {} MiB; lower {lower}, or raise --memory by {}MiB or more",
+        .needed_bytes.div_ceil(1 << 20),
+        .given_bytes >> 20,
+        (.needed_bytes - .given_bytes).div_ceil(1 << 20)
+    )]
+    Memory {
+        /// Who needs it, with the verb.
+        what: String,
+        /// Options that make it smaller.
+        lower: &'static str,
+        /// Bytes that it needs, more than it was given.
+        needed_bytes: u64,
+        /// Bytes that it was given.
+        given_bytes: u64,
+    },
     /// The data do not allow it; says what was found and what to change.
     #[error("{0}")]
     Data(String),
@@ -249,6 +266,12 @@ pub trait Fit: Send + Sync {
     /// What it asks of the run.
     fn needs(&self) -> Needs {
         Needs::default()
+    }
+
+    /// Anonymous memory in bytes that its fit and its models take, about, where there are about so many tokens of the
+    /// corpus and of what it names besides. 0 where that is little.
+    fn model_bytes(&self, _tokens: u64) -> u64 {
+        0
     }
 
     /// Opens the file of fitted models that it names, if it does, and refuses one that must not score the

@@ -610,6 +610,14 @@ fn count(
 }
 
 impl Fit for Trained {
+    fn model_bytes(&self, tokens: u64) -> u64 {
+        let learned = tokens.min(self.fit_tokens.saturating_mul(2));
+        // Words that are met: their spelling, in a table; a word is more than a token.
+        let words = usize::try_from(learned / 8).unwrap_or(usize::MAX);
+        let models = self.models().len() as u64;
+        self.training.bytes(words) * models + learned * 8
+    }
+
     fn keeps_model(&self) -> bool {
         self.names_negative
     }
@@ -625,12 +633,12 @@ impl Fit for Trained {
             + n_words as u64 * 4
             + self.training.bytes(words.len()) * models.len() as u64;
         if needed > input.memory_bytes {
-            let mebibytes = (needed >> 20) + 1;
-            return Err(FitError::Data(format!(
-                "training {} models needs about {mebibytes} MiB of memory; lower 'fit_tokens', 'buckets', 'max_words' or \
-                 'dimensions', or raise --memory to {mebibytes}MiB or more",
-                models.len()
-            )));
+            return Err(FitError::Memory {
+                what: format!("training {} models needs", models.len()),
+                lower: "'fit_tokens', 'buckets', 'max_words' or 'dimensions'",
+                needed_bytes: needed,
+                given_bytes: input.memory_bytes,
+            });
         }
         let reference = sets.reference.outside(None);
         let trained = models

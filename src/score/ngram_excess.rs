@@ -2,7 +2,7 @@
 
 use super::model_file::{self, ModelFile};
 use super::ngram_fit::{
-    BuildOptions, Counted, Counter, KeyWidth, Learned, ModelReport, TableMemory,
+    BuildOptions, Counted, Counter, KeyWidth, Learned, ModelReport, TableMemory, model_bytes,
 };
 use super::parallel::{Sample, check, each_part, fold_of, share};
 use super::unigram::{FoldedPrior, no_documents, parameter_hash};
@@ -212,6 +212,18 @@ impl Fit for NgramExcess {
 
     fn keeps_model(&self) -> bool {
         true
+    }
+
+    fn model_bytes(&self, tokens: u64) -> u64 {
+        match self.model {
+            // It is mapped.
+            Some(_) => 0,
+            None => {
+                let learned = tokens.min(self.fit_tokens.saturating_mul(2));
+                let models = u64::from(self.folds) * if self.reference_is_self { 2 } else { 1 } + 1;
+                model_bytes(learned, self.order, self.model_ngrams, models)
+            }
+        }
     }
 
     fn fit(&self, input: &FitInput<'_>) -> Result<Box<dyn Estimator>, FitError> {

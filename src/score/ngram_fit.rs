@@ -189,11 +189,12 @@ impl<K: Key> Counter<K> {
             keys: PhantomData,
         };
         if one_file > self.memory_bytes {
-            return Err(FitError::Data(format!(
-                "counting n-grams needs about {} MiB of memory; lower 'fit_tokens', or raise --memory to {}MiB or more",
-                (one_file >> 20) + 1,
-                (one_file >> 20) + 1
-            )));
+            return Err(FitError::Memory {
+                what: "counting n-grams needs".to_string(),
+                lower: "'fit_tokens'",
+                needed_bytes: one_file,
+                given_bytes: self.memory_bytes,
+            });
         }
         counted.width = counted.width.clamp(1, rayon::current_num_threads());
         let n_files = (0..)
@@ -293,6 +294,21 @@ struct Plan {
     continuations: Vec<u32>,
     discounts: [Discounts; 5],
     pruning: Pruning,
+}
+
+/// Memory in bytes that so many models take while they are made of about `tokens`, and afterwards: an estimate, since
+/// how many n-grams are different is known when they are counted.
+pub(super) fn model_bytes(tokens: u64, order: u32, max_ngrams: u64, models: u64) -> u64 {
+    // Of all places of n-grams of two tokens and more about half hold a new one, in prose and code. Models are of
+    // parts of the text: what two of them keep differs, but for the most frequent.
+    let different = tokens.saturating_mul(u64::from(order) - 1) / 2;
+    let kept = max_ngrams
+        .saturating_mul(models.saturating_sub(1).max(1))
+        .min(different);
+    // A slot has a fingerprint and two values for each model; tables have air, and contexts sums beside them.
+    let slot_bytes = (4 + 4 * models) * 3 / 2;
+    // Half of the memory is for the files that are worked on meanwhile.
+    kept.saturating_mul(slot_bytes).saturating_mul(2)
 }
 
 /// What tables may take.
@@ -623,15 +639,14 @@ impl<K: Key> Counted<K> {
                 .map(|&n| NgramTable::bytes_for(n, plans.len() * 2))
                 .sum::<u64>()
             + contexts * size_of::<SharedSums>() as u64 * 3 / 2;
-        let may = memory.of_run / 2;
-        if bytes > may {
-            return Err(FitError::Data(format!(
-                "the n-gram models need about {} MiB of memory and may use {} MiB, half of --memory; \
-                 lower 'model_ngrams', 'fit_tokens' or 'order', or raise --memory to {}MiB or more",
-                (bytes >> 20) + 1,
-                may >> 20,
-                (bytes >> 19) + 2
-            )));
+        // The other half is for the files that are worked on meanwhile.
+        if bytes > memory.of_run / 2 {
+            return Err(FitError::Memory {
+                what: "making the n-gram models needs".to_string(),
+                lower: "'model_ngrams', 'fit_tokens' or 'order'",
+                needed_bytes: bytes * 2,
+                given_bytes: memory.of_run,
+            });
         }
         if let Some(too_many) = totals.iter().find(|&&n| n > 1 << 31) {
             return Err(FitError::Data(format!(

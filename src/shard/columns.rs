@@ -658,14 +658,64 @@ pub struct OrderRow {
     pub copy: u32,
     /// Values of the sort keys, in the order of the file's key columns.
     pub keys: Vec<f64>,
+    /// Hash of its group of similar documents, where others were held out.
+    pub group_hash: Option<u64>,
+}
+
+/// The column of the hash of a group of similar documents.
+pub(super) const GROUP_HASH: &str = "group_hash";
+/// The column of the bytes of a document's text.
+pub(super) const TEXT_BYTES: &str = "text_bytes";
+
+/// Documents that are held out of training: rows of unpacked shards with two columns more.
+pub struct Validation;
+
+impl Validation {
+    /// The shape of the columns that are those of a shard.
+    pub fn shape(fields: &[FieldSpec]) -> ShardShape {
+        ShardShape {
+            packed: false,
+            usefulness: None,
+            excess_nats: false,
+            fields: fields.to_vec(),
+        }
+    }
+    /// Columns: those of a shard, the UTF-8 bytes of the text (with the first row of a document; 0 with further ones),
+    /// and the hash of its group.
+    pub fn schema(shape: &ShardShape) -> SchemaRef {
+        let mut columns = schema(shape).fields().to_vec();
+        columns.push(Arc::new(Field::new(TEXT_BYTES, DataType::UInt64, false)));
+        columns.push(Arc::new(Field::new(GROUP_HASH, DataType::UInt64, false)));
+        Arc::new(Schema::new(columns))
+    }
+    /// The batch: of each row the bytes and the hash.
+    ///
+    /// # Errors
+    /// When columns do not agree in length, which only a bug can cause.
+    pub fn batch(
+        rows: ShardRows,
+        more: &[(u64, u64)],
+        shape: &ShardShape,
+        columns: &SchemaRef,
+    ) -> Result<RecordBatch, ArrowError> {
+        let batch = rows.into_batch(shape, &schema(shape))?;
+        let mut values = batch.columns().to_vec();
+        values.push(Arc::new(UInt64Array::from_iter_values(
+            more.iter().map(|(bytes, _)| *bytes),
+        )));
+        values.push(Arc::new(UInt64Array::from_iter_values(
+            more.iter().map(|(_, hash)| *hash),
+        )));
+        RecordBatch::try_new(columns.clone(), values)
+    }
 }
 
 /// The curriculum, document by document.
 pub struct Order;
 
 impl Order {
-    /// Columns of the order file; `keys` are the sort keys of the strategy.
-    pub fn schema(keys: &[String]) -> SchemaRef {
+    /// Columns of the order file; `keys` are the sort keys of the strategy. `grouped` where documents were held out.
+    pub fn schema(keys: &[String], grouped: bool) -> SchemaRef {
         let mut columns = vec![
             Field::new("place", DataType::UInt64, false),
             Field::new("doc_id", DataType::Utf8, false),
@@ -676,6 +726,9 @@ impl Order {
             Field::new("tokens", DataType::UInt32, false),
             Field::new("copy", DataType::UInt32, false),
         ];
+        if grouped {
+            columns.push(Field::new(GROUP_HASH, DataType::UInt64, false));
+        }
         // A key may have the name of a column, e.g. a declared field `source`, so it has a prefix.
         columns.extend(
             keys.iter()
@@ -715,6 +768,11 @@ impl Order {
                 rows.iter().map(|row| row.copy),
             )),
         ];
+        if schema.field_with_name(GROUP_HASH).is_ok() {
+            columns.push(Arc::new(UInt64Array::from_iter_values(
+                rows.iter().map(|row| row.group_hash.unwrap_or(0)),
+            )));
+        }
         for key in 0..schema.fields().len() - columns.len() {
             columns.push(Arc::new(Float64Array::from_iter_values(
                 rows.iter().map(|row| row.keys[key]),
@@ -759,7 +817,11 @@ pub(super) fn row_schema() -> Value {
                 &["position", "input_ids", "segments", "special_tokens", "padding"],
             ),
             with(
-                json!({ "doc_id": text, "source": text, "doc_token_start": u32s, "copy": u32s, "score": score }),
+                json!({ "doc_id": text, "source": text, "doc_token_start": u32s, "copy": u32s, "score": score,
+                    "text_bytes": { "type": "integer", "minimum": 0,
+                        "description": "in validation/: UTF-8 bytes of the document's text with its first row, 0 with further ones" },
+                    "group_hash": { "type": "integer", "minimum": 0,
+                        "description": "in validation/: hash of its group of similar documents" } }),
                 &["position", "input_ids", "doc_id", "source", "doc_token_start", "copy", "special_tokens"],
             )
         ]

@@ -523,7 +523,7 @@ mod tests {
                 }
             }
             let batch = rows.into_batch(&schema).expect("a batch");
-            let encoded = part.encoder().encode(&[batch]).expect("encoded");
+            let encoded = part.encoder().encode(&batch).expect("encoded");
             part.append(encoded).expect("written");
         }
         part.finish().expect("named");

@@ -103,6 +103,22 @@ pub struct PackEntry {
     pub shard_tokens: u64,
 }
 
+/// What is held out of training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ValidationEntry {
+    /// The share that was asked for.
+    pub share: f64,
+    /// What a group that stays together is: the near dedupes whose similarities make them, or `same tokens` where the
+    /// chain has none before the draw.
+    pub groups: String,
+    /// Documents, UTF-8 bytes of their texts and tokens.
+    pub held_out: Counts,
+    /// Rows of `validation/`.
+    pub rows: u64,
+    /// Token places of these rows.
+    pub positions: u64,
+}
+
 /// Who computed the usefulness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimatorEntry {
@@ -158,6 +174,9 @@ pub struct Manifest {
     pub order: OrderEntry,
     /// How rows are packed.
     pub pack: PackEntry,
+    /// What is held out of training; absent where nothing is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<ValidationEntry>,
     /// Who computed the usefulness; absent without a `score` stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimator: Option<EstimatorEntry>,
@@ -253,11 +272,14 @@ pub fn schema() -> Value {
                 "lr_hint": text
             }), &[]),
             "pack": object(json!({ "method": text, "parameters": { "type": "object" }, "shard_tokens": whole }), &[]),
+            "validation": object(json!({
+                "share": { "type": "number" }, "groups": text, "held_out": counts, "rows": whole, "positions": whole
+            }), &[]),
             "estimator": object(json!({ "name": text, "version": whole, "fitted": {} }), &[]),
             "control_command": text,
             "checksum": checksum
         }),
-        &["sample_share", "auxiliary_files", "estimator"],
+        &["sample_share", "auxiliary_files", "validation", "estimator"],
     );
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("goodput manifest.json");

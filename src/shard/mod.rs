@@ -15,14 +15,14 @@ pub use calibration::{Calibration, CalibrationHalf, ReliabilityRow, schema as ca
 pub use checksum::{ChecksumWriter, file_checksum};
 pub use columns::{
     CutEvidence, DuplicateRow, Duplicates, Edits, Order, OrderRow, RejectRow, Rejects, SegmentRow,
-    ShardRow, ShardRows, ShardShape, UsefulnessType, schema,
+    ShardRow, ShardRows, ShardShape, UsefulnessType, Validation, schema,
 };
 pub use contamination::{Contamination, ContaminationRow};
 pub use index::{INDEX_VERSION, IndexAbout, IndexBands, IndexKind, IndexRows, ReadIndex};
 pub use losses::{LossesRead, ReadLosses};
 pub use manifest::{
     AuxiliaryEntry, EstimatorEntry, FileEntry, InputEntry, Manifest, OrderEntry, PackEntry,
-    TokenizerManifest, Totals, schema as manifest_schema,
+    TokenizerManifest, Totals, ValidationEntry, schema as manifest_schema,
 };
 pub use part::{Encoded, Part, PartEncoder, PartError};
 pub use reader::{

@@ -5,7 +5,9 @@ use super::checksum::ChecksumWriter;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves,
+};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -55,32 +57,72 @@ pub struct PartEncoder {
 }
 
 impl PartEncoder {
-    /// Encodes `batches` as one row group.
+    /// Begins a row group. Its batches are encoded as they come, so none of them is held.
     ///
     /// # Errors
-    /// When a batch does not have the file's schema.
-    pub fn encode(&self, batches: &[RecordBatch]) -> Result<Encoded, PartError> {
-        let at = |e: ParquetError| PartError::at(&self.path, e);
-        let mut writers = self.factory.create_column_writers(0).map_err(at)?;
-        let mut rows = 0;
-        for batch in batches {
-            rows += batch.num_rows() as u64;
-            let mut next = writers.iter_mut();
-            for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
-                for leaf in compute_leaves(field, column).map_err(at)? {
-                    next.next()
-                        .expect("a writer for each leaf of the schema")
-                        .write(&leaf)
-                        .map_err(at)?;
-                }
+    /// When the columns have no encoders, which only a bug can cause.
+    pub fn begin(&self) -> Result<GroupEncoder<'_>, PartError> {
+        let writers = self.factory.create_column_writers(0);
+        Ok(GroupEncoder {
+            of: self,
+            writers: writers.map_err(|e| PartError::at(&self.path, e))?,
+            rows: 0,
+        })
+    }
+
+    /// Encodes one batch as a row group.
+    ///
+    /// # Errors
+    /// When the batch does not have the file's schema.
+    pub fn encode(&self, batch: &RecordBatch) -> Result<Encoded, PartError> {
+        let mut group = self.begin()?;
+        group.write(batch)?;
+        group.finish()
+    }
+}
+
+/// A row group while it is encoded.
+pub struct GroupEncoder<'e> {
+    of: &'e PartEncoder,
+    writers: Vec<ArrowColumnWriter>,
+    rows: u64,
+}
+
+impl GroupEncoder<'_> {
+    /// Encodes the next rows.
+    ///
+    /// # Errors
+    /// When the batch does not have the file's schema.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), PartError> {
+        let at = |e: ParquetError| PartError::at(&self.of.path, e);
+        self.rows += batch.num_rows() as u64;
+        let mut next = self.writers.iter_mut();
+        for (field, column) in self.of.schema.fields().iter().zip(batch.columns()) {
+            for leaf in compute_leaves(field, column).map_err(at)? {
+                next.next()
+                    .expect("a writer for each leaf of the schema")
+                    .write(&leaf)
+                    .map_err(at)?;
             }
         }
-        let chunks = writers
+        Ok(())
+    }
+
+    /// Ends the group.
+    ///
+    /// # Errors
+    /// When a column cannot be compressed.
+    pub fn finish(self) -> Result<Encoded, PartError> {
+        let chunks = self
+            .writers
             .into_iter()
             .map(|writer| writer.close())
             .collect::<Result<Vec<_>, _>>()
-            .map_err(at)?;
-        Ok(Encoded { chunks, rows })
+            .map_err(|e| PartError::at(&self.of.path, e))?;
+        Ok(Encoded {
+            chunks,
+            rows: self.rows,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading shards and rejects back, for `verify` and `inspect`.
 
-use super::columns::OrderRow;
+use super::columns::{GROUP_HASH, OrderRow, TEXT_BYTES};
 use super::part::PartError;
 use crate::algo::quantise::value_of;
 use crate::contained::contained;
@@ -57,6 +57,8 @@ pub struct RowRead<'a> {
     pub special_tokens: u32,
     /// Padding places.
     pub padding: u32,
+    /// In `validation/`: UTF-8 bytes of the document's text, 0 with further rows of it, and the hash of its group.
+    pub held_out: Option<(u64, u64)>,
 }
 
 impl RowRead<'_> {
@@ -211,6 +213,13 @@ fn visit_batch(
             .ok_or_else(|| missing(path, name))?;
         Ok(Some(floats.values().to_vec()))
     };
+    let held_out = match batch.column_by_name(GROUP_HASH) {
+        Some(_) => Some((
+            column!(batch, path, TEXT_BYTES, as_primitive_opt::<UInt64Type>)?,
+            column!(batch, path, GROUP_HASH, as_primitive_opt::<UInt64Type>)?,
+        )),
+        None => None,
+    };
     for row in 0..batch.num_rows() {
         let (start, end) = (
             ids.value_offsets()[row] as usize,
@@ -302,6 +311,7 @@ fn visit_batch(
             segments,
             special_tokens: special.value(row),
             padding: padding.map_or(0, |padding| padding.value(row)),
+            held_out: held_out.map(|(bytes, hashes)| (bytes.value(row), hashes.value(row))),
         };
         if !visit(read) {
             return Ok(false);
@@ -558,6 +568,11 @@ impl ReadOrder {
                             .value(row))
                         })
                         .collect::<Result<_, PartError>>()?,
+                    // Absent where nothing was held out.
+                    group_hash: match batch.column_by_name(GROUP_HASH) {
+                        Some(_) => Some(number(GROUP_HASH, row)?),
+                        None => None,
+                    },
                 };
                 if !visit(number("place", row)?, read) {
                     return Ok(());

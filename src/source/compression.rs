@@ -76,6 +76,34 @@ pub(super) fn open(file: &FoundFile) -> Result<(File, Compression), SourceError>
     Ok((handle, compression))
 }
 
+/// Bytes of what a decoder keeps of a zstd file's text while it reads the first frame: its window (RFC 8878, 3.1.1.1);
+/// 0 for any other file, and for one that cannot be read, which whoever reads it says.
+pub fn window_bytes(path: &Path) -> u64 {
+    let mut first = Vec::with_capacity(14);
+    let read = File::open(path).and_then(|file| file.take(14).read_to_end(&mut first));
+    if read.is_err() {
+        return 0;
+    }
+    window_of(&first).unwrap_or(0)
+}
+
+fn window_of(frame: &[u8]) -> Option<u64> {
+    let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;
+    let (&descriptor, rest) = rest.split_first()?;
+    let single_segment = descriptor & 0x20 != 0;
+    if !single_segment {
+        let window = *rest.first()?;
+        let base = 1u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // All of the content is the window; its size stands after the number of the dictionary.
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let length = [1, 2, 4, 8][usize::from(descriptor >> 6)];
+    let mut size = [0; 8];
+    size[..length].copy_from_slice(rest.get(dictionary..dictionary + length)?);
+    Some(u64::from_le_bytes(size) + if length == 2 { 256 } else { 0 })
+}
+
 /// XXH3-128 of a file as it lies on disk. `read` is told of the bytes as they come.
 ///
 /// # Errors
@@ -335,5 +363,32 @@ impl Input {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_of_a_frame_is_read_from_its_first_bytes() {
+        let packed = |bytes: usize, log: u32| {
+            let mut encoder = zstd::Encoder::new(Vec::new(), 3).expect("an encoder");
+            encoder.window_log(log).expect("a window");
+            std::io::Write::write_all(&mut encoder, &vec![b'x'; bytes]).expect("to memory");
+            encoder.finish().expect("to memory")
+        };
+        // A stream of unknown length says its window.
+        for log in [17, 21, 27] {
+            assert_eq!(window_of(&packed(1_000, log)), Some(1 << log));
+        }
+        // One of known length may be its own window.
+        for bytes in [10, 300, 70_000] {
+            let whole = zstd::bulk::compress(&vec![b'x'; bytes], 3).expect("to memory");
+            assert_eq!(window_of(&whole), Some(bytes as u64), "{bytes}");
+        }
+        assert_eq!(window_of(b"{\"text\": 1}"), None);
+        assert_eq!(window_of(&[0x28, 0xB5, 0x2F, 0xFD]), None);
+        assert_eq!(window_bytes(Path::new("/not/there")), 0);
     }
 }

@@ -30,7 +30,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use compression::file_checksum;
+pub use compression::{file_checksum, window_bytes};
 pub use error::SourceError;
 pub use files::{FoundFile, find_files, remote_scheme};
 pub use format::Format;

@@ -2,16 +2,18 @@
 //!
 //! A [`Sorter`] collects records in memory up to its share, writes sorted runs to one temporary
 //! file when they are more, and merges the runs when it is finished. A [`Queue`] is a priority
-//! queue that does the same. Nothing here knows what a record means.
+//! queue that does the same. [`Parts`] groups records without sorting them. Nothing here knows what a record means.
 
 mod io_context;
 mod map;
+mod parts;
 mod queue;
 mod runs;
 mod sorter;
 
 pub use io_context::{IoContext, open_file, read_file};
 pub use map::{Column, ScratchColumn};
+pub use parts::Parts;
 pub use queue::Queue;
 pub use sorter::{Sorted, Sorter};
 
@@ -89,6 +91,25 @@ impl Spill {
         F: Fn(&T, &T) -> Ordering + Send + Sync + Clone,
     {
         Queue::new(self.clone(), name, compare)
+    }
+
+    /// Records of type `T` by parts, at most 256: fewer where there is little memory.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// let spill = goodput::spill::Spill::new(folder.path(), 1 << 20);
+    /// let mut parts = spill.parts::<u64>("numbers");
+    /// let of = |number: u64, parts: usize| (number % parts as u64) as usize;
+    /// for number in 0..10 {
+    ///     parts.push(of(number, parts.parts()), number)?;
+    /// }
+    /// let mut found = Vec::new();
+    /// parts.take(1, |some| Ok(found.extend_from_slice(some)))?;
+    /// assert_eq!(found, [1, 5, 9]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn parts<T: bytemuck::Pod>(&self, name: &str) -> Parts<T> {
+        Parts::new(self.clone(), name)
     }
 
     /// Records in their sorted order; see [`Spill::sorter`].

@@ -73,7 +73,7 @@ impl RunFile {
     }
 
     /// Fills `records` from byte `offset`.
-    fn read<T: Pod>(&mut self, offset: u64, records: &mut [T]) -> io::Result<()> {
+    pub fn read<T: Pod>(&mut self, offset: u64, records: &mut [T]) -> io::Result<()> {
         self.file
             .seek(SeekFrom::Start(offset))
             .and_then(|_| self.file.read_exact(bytemuck::cast_slice_mut(records)))

@@ -24,85 +24,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-import zstandard
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from small_model import DATA, END, ROW, SmallModel, losses, make_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT.parent / "shared" / "data"
-END = "<|end|>"
-ROW, BATCH = 256, 16
-
-
-class Block(torch.nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(width) for _ in range(2)])
-        self.mix = torch.nn.Linear(width, 3 * width)
-        self.out = torch.nn.Linear(width, width)
-        self.inner = torch.nn.Sequential(
-            torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
-        )
-
-    def forward(self, x, mask):
-        batch, length, width = x.shape
-        split = lambda t: t.view(batch, length, self.heads, -1).transpose(1, 2)
-        query, key, value = map(split, self.mix(self.norms[0](x)).chunk(3, dim=-1))
-        weights = query @ key.transpose(-1, -2) / math.sqrt(width // self.heads) + mask[:length, :length]
-        attended = (weights.softmax(-1) @ value).transpose(1, 2).reshape(batch, length, width)
-        x = x + self.out(attended)
-        return x + self.inner(self.norms[1](x))
-
-
-class SmallModel(torch.nn.Module):
-    """A decoder of learned positions, with the matrix of the vocabulary used at both ends."""
-
-    def __init__(self, vocabulary, width=128, layers=3, heads=4, length=ROW):
-        super().__init__()
-        self.tokens = torch.nn.Embedding(vocabulary, width)
-        self.places = torch.nn.Embedding(length, width)
-        self.blocks = torch.nn.ModuleList([Block(width, heads) for _ in range(layers)])
-        self.norm = torch.nn.LayerNorm(width)
-        self.register_buffer("mask", torch.full((length, length), -math.inf).triu(1))
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                torch.nn.init.normal_(parameter, std=0.02)
-
-    def forward(self, ids):
-        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
-        for block in self.blocks:
-            x = block(x, self.mask)
-        return self.norm(x) @ self.tokens.weight.T
-
-
-def losses(model, ids):
-    """Nats of each token of `ids` but the first, rows by rows."""
-    logits = model(ids[:, :-1])
-    return torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-
-
-def texts(pattern):
-    for path in sorted(DATA.glob(pattern)):
-        with zstandard.open(path, "rt", encoding="utf-8") as lines:
-            for line in lines:
-                if line.strip():
-                    yield json.loads(line)["text"]
-
-
-def make_tokenizer(path, vocabulary):
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=[END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    sample = (text[:5000] for pattern in ["mix/*.zst", "reference/*.zst"] for text in list(texts(pattern))[::8])
-    tokenizer.train_from_iterator(sample, trainer)
-    tokenizer.save(str(path))
-    return tokenizer
+BATCH = 16
 
 
 def run(program, folder, name, stages, share):
@@ -215,7 +140,8 @@ def main():
     temporary = None if options.work else tempfile.TemporaryDirectory()
     folder = (options.work or Path(temporary.name)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = make_tokenizer(folder / "tokenizer.json", options.vocabulary)
+    patterns = [DATA / "mix/*.zst", DATA / "reference/*.zst"]
+    tokenizer = make_tokenizer(folder / "tokenizer.json", options.vocabulary, patterns)
     end, vocabulary = tokenizer.token_to_id(END), tokenizer.get_vocab_size()
     score = f"[{{ score: {{ estimator: ngram_excess, reference: '{DATA}/reference/*.jsonl.zst' }} }}]"
     corpus = run(options.program, folder, "corpus", score, options.share)

@@ -292,7 +292,7 @@ fn runs_agree_and_every_document_is_kept_or_rejected_for_a_declared_reason() {
         // Other workers, another cut of the input, less memory.
         let many = run(
             &format!("{name}-many"),
-            &["--threads", "4", "--slice", "20kB", "--memory", "96MiB"],
+            &["--threads", "4", "--slice", "20kB", "--memory", "300MiB"],
         );
         assert_eq!(
             one.files().keys().collect::<Vec<_>>(),

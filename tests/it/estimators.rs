@@ -516,7 +516,7 @@ fn losses_beyond_memory_give_the_same_bytes() {
         "--slice",
         "5kB",
         "--memory",
-        "64MiB",
+        "200MiB",
     ]);
     let (one, many) = (folder.out("one").files(), folder.out("many").files());
     assert!(one == many);

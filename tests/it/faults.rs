@@ -4,6 +4,7 @@
 use super::same_bytes::{
     Numbers, assert_same, bytes_of, generated, goodput, jsonl, prose, run, run_command, stderr,
 };
+use super::support::byte_tokenizer;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take};
 use goodput::shard::{Manifest, file_checksum};
@@ -69,6 +70,62 @@ fn a_run_killed_again_and_again_ends_with_the_same_bytes() {
         assert_same(&expected, &out, &format!("killed at {at}/8: {killed}"));
         assert!(!out.join("work").exists());
     }
+}
+
+/// SIGKILL at random moments, a few in each output folder before its run is left to end: 10, with `GOODPUT_LARGE=1` 200.
+/// The seed of the moments is in every message, and `GOODPUT_SEED` sets it.
+#[test]
+fn sigkill_at_random_moments_changes_no_byte() {
+    let kills: u32 = match std::env::var_os("GOODPUT_LARGE") {
+        Some(_) => 200,
+        None => 10,
+    };
+    let seed = std::env::var("GOODPUT_SEED").ok();
+    let seed = seed.map_or(0x5EED, |seed| {
+        seed.parse().expect("GOODPUT_SEED is a number")
+    });
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipeline = generated(folder.path(), 600);
+    // A tokenizer that loads at once: else most moments would be in its loading.
+    let tokenizer = folder.path().join("tokenizer.json");
+    fs::write(tokenizer, byte_tokenizer().to_string()).expect("writes");
+    let text = fs::read_to_string(&pipeline).expect("reads");
+    let (old, new) = (
+        "{ builtin: o200k, end_token: \"<|endoftext|>\" }",
+        "{ file: tokenizer.json, end_token: \"<|end|>\" }",
+    );
+    assert!(text.contains(old));
+    fs::write(&pipeline, text.replace(old, new)).expect("writes");
+    let whole = folder.path().join("uninterrupted");
+    let began = Instant::now();
+    run(&pipeline, &whole, &[]);
+    let took = began.elapsed();
+    let expected = bytes_of(&whole);
+    let mut numbers = Numbers(seed);
+    let (mut sent, mut hit, mut round) = (0, 0, 0);
+    while sent < kills {
+        let out = folder.path().join(format!("round-{round}"));
+        let mut moments = Vec::new();
+        for _ in 0..=numbers.below(5) {
+            // A run that goes on has less to do than a whole one: some moments are early, some late, some too late.
+            let moment = took.mul_f64(numbers.below(1_100) as f64 / 1_000.0);
+            moments.push(moment);
+            sent += 1;
+            hit += u32::from(killed_after(&pipeline, &out, moment));
+        }
+        let what = format!("seed {seed}, round {round}, killed after {moments:?}");
+        let ended = run_command(&pipeline, &out, &[]).output().expect("starts");
+        assert!(ended.status.success(), "{what}: {}", stderr(&ended));
+        assert_same(&expected, &out, &what);
+        assert!(!out.join("work").exists(), "{what}");
+        fs::remove_dir_all(&out).expect("removes");
+        round += 1;
+    }
+    assert!(
+        hit * 3 > sent,
+        "seed {seed}: {hit} of {sent} moments were early enough"
+    );
+    println!("{hit} of {sent} kills came in time, in {round} runs");
 }
 
 #[test]

@@ -281,6 +281,139 @@ fn steps_are_joined_with_the_documents_they_read() {
 }
 
 #[test]
+fn a_trainer_that_does_not_read_in_the_order_of_the_manifest_is_found() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(9);
+    let texts: Vec<String> = (0..60).map(|_| numbers.words(20)).collect();
+    folder.documents("in.jsonl", &texts);
+    folder.pipeline(
+        "order: { strategy: shuffle }\npack: { method: concat, sequence_tokens: 64 }\noutput: { path: out, shard_tokens: 2000 }\n",
+    );
+    folder.run(&[]);
+    let out = folder.out("out");
+    assert!(out.shards().len() > 2);
+    let rows = out.rows();
+    // Two rows a step, a line every other step: rows from `first` on, by `told` also said which.
+    let line = |at: usize, first: usize, told: bool| {
+        let read = &rows[first..first + 4];
+        let sum: u64 = read
+            .iter()
+            .map(|row| u64::from(goodput::measure::ids_crc32(&row.input_ids)))
+            .sum();
+        let mut event = serde_json::json!({
+            "ts": 20 * at, "kind": "step", "step": 2 * at + 2, "tokens": 4 * 64, "ids_crc32": sum
+        });
+        if told {
+            event["row"] = read[0].position.into();
+            event["rows"] = 4.into();
+        }
+        event.to_string() + "\n"
+    };
+    let order = |log: String| {
+        folder.write("train.jsonl", log);
+        let report = measured(
+            &folder,
+            &[
+                "--log",
+                "train.jsonl",
+                "--dataset",
+                "out",
+                "--tokens-per-step",
+                "128",
+            ],
+        );
+        let run = &report["runs"][0];
+        (
+            run["curriculum"]["reading_order"].clone(),
+            run["warnings"].clone(),
+        )
+    };
+    let table = || {
+        folder.goodput(&[
+            "measure",
+            "--log",
+            "train.jsonl",
+            "--dataset",
+            "out",
+            "--tokens-per-step",
+            "128",
+        ])
+    };
+    let (found, _) = order((0..10).map(|at| line(at, 4 * at, true)).collect());
+    assert_eq!(
+        found,
+        serde_json::json!({
+            "lines_with_rows": 10, "lines_with_checksum": 10, "lines_that_differ": 0, "differences": []
+        })
+    );
+    assert!(table().stdout.contains("yes: 10 step lines by their rows"));
+    // A trainer that begins anew after a restart at its sixth line, without saying so.
+    let (found, warnings) = order(
+        (0..10)
+            .map(|at| line(at, 4 * if at < 5 { at } else { at - 5 }, false))
+            .collect(),
+    );
+    let first = &found["differences"][0];
+    assert_eq!(
+        (
+            &first["kind"],
+            &first["first_step"],
+            &first["line"],
+            &first["tokens_of_step"]
+        ),
+        (
+            &Value::from("reads_again"),
+            &Value::from(11),
+            &Value::from("train.jsonl:6"),
+            &Value::from(1)
+        )
+    );
+    assert_eq!(found["lines_that_differ"], 5);
+    assert!(
+        warnings
+            .to_string()
+            .contains("did not read the rows in the order")
+    );
+    let shown = table().stdout;
+    for part in [
+        "no: 5 step lines",
+        "first that reads rows again: train.jsonl:6 (steps 11 to 12)",
+        "those of step 1",
+    ] {
+        assert!(shown.contains(part), "{part} in\n{shown}");
+    }
+    // One that leaves a shard out and says which rows it reads.
+    let (found, _) = order(
+        (0..5)
+            .map(|at| line(at, 4 * at + if at < 2 { 0 } else { 32 }, true))
+            .collect(),
+    );
+    let first = &found["differences"][0];
+    assert_eq!(
+        (
+            &first["kind"],
+            &first["first_step"],
+            &first["due_row"],
+            &first["told_row"]
+        ),
+        (
+            &Value::from("skips"),
+            &Value::from(5),
+            &Value::from(8),
+            &Value::from(40)
+        )
+    );
+    // A log that tells nothing is not called ordered.
+    let (found, _) = order((1..9).map(|at| step(10 * at, at, 128)).collect());
+    assert_eq!(found, Value::Null);
+    assert!(
+        table()
+            .stdout
+            .contains("unknown: no step line tells what it read")
+    );
+}
+
+#[test]
 fn formats_and_published_figures_are_listed() {
     let folder = Folder::new();
     let formats = folder.goodput(&["measure", "--formats"]);

@@ -226,7 +226,7 @@ fn equal_bytes_for_any_threads_memory_and_cut_and_a_changed_index_is_noticed() {
     let ways: [&[&str]; 3] = [
         &["--threads", "1"],
         &["--threads", "3", "--slice", "9kB"],
-        &["--threads", "2", "--memory", "64MiB", "--slice", "30kB"],
+        &["--threads", "2", "--memory", "200MiB", "--slice", "30kB"],
     ];
     let mut first: Option<[BTreeMap<String, Vec<u8>>; 2]> = None;
     for way in ways {

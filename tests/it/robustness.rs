@@ -919,7 +919,7 @@ fn weights_come_back_within_half_a_step() {
             let mut part = Part::create(&path, table.clone(), &[]).expect("a file");
             let encoded = part
                 .encoder()
-                .encode(&[rows.into_batch(&shape, &table).expect("a batch")])
+                .encode(&rows.into_batch(&shape, &table).expect("a batch"))
                 .expect("encoded");
             part.append(encoded).expect("written");
             part.finish().expect("written");
