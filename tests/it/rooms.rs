@@ -57,7 +57,7 @@ const DIRECTIONS: &[(&str, &[&str], &str)] = &[
     ("logs", &["record"], "training logs to events"),
     (
         "measure",
-        &["record", "algo", "source", "logs", "shard", "audit"],
+        &["record", "algo", "source", "logs", "shard", "audit", "page"],
         "adds up what logs say; globs, manifest and ledger are read elsewhere, repeats are valued in algo",
     ),
     (
