@@ -80,7 +80,7 @@ impl Curve {
     /// Where this loss lies.
     ///
     /// # Errors
-    /// When that is more than [`FARTHEST`] beyond the budgets.
+    /// When that is more than twice beyond the budgets.
     pub fn place(&self, loss: f64) -> Result<Place, Outside> {
         let ln_compute = self.ln_compute(loss)?;
         let (first, last) = match self {

@@ -25,7 +25,7 @@ pub struct Paired {
     pub p_value: f64,
 }
 
-/// Student's t over paired differences. `None` below [`LEAST_SEEDS`], or where one is not finite.
+/// Student's t over paired differences. `None` below three, or where one is not finite.
 ///
 /// ```
 /// let found = goodput::measure::paired(&[1.0, 2.0, 3.0]).expect("three pairs");

@@ -807,7 +807,8 @@ fn what_cannot_be_compared_is_refused_with_the_way_out() {
         (sentences(&report, "not_concluded"), report)
     };
     let of_selected = |run: &Training| run.group == "selected" && run.seed == 1;
-    let cases: [(&dyn Fn(&Training, String) -> String, &[&str]); 7] = [
+    type Change<'a> = &'a dyn Fn(&Training, String) -> String;
+    let cases: [(Change<'_>, &[&str]); 7] = [
         (
             &|run, log| match of_selected(run) {
                 true => log.replace("\"total_steps\":10", "\"total_steps\":2000"),
