@@ -543,6 +543,32 @@ fn a_full_pipeline_is_read_as_written() {
 }
 
 #[test]
+fn what_is_held_out_is_drawn_before_documents_are_weighed_and_after_similar_ones_are_found() {
+    let held_out = SMALL.replace("out/small }", "out/small, validation_share: 0.1 }");
+    let labels = |stages: &str| -> Vec<String> {
+        let plan = load_text(&format!("{held_out}stages: [{stages}]\n")).expect("valid");
+        // It stands in the chain, and not in the file.
+        assert!(!plan.filled.contains("- validation"));
+        plan.stages.into_iter().map(|stage| stage.label).collect()
+    };
+    assert_eq!(labels(""), ["validation"]);
+    let (near, score) = ("near_dedupe: {}", "score: { estimator: random }");
+    let select = "select: { min_score: 0.5 }";
+    assert_eq!(
+        labels(&format!("{near}, {score}, {select}")),
+        ["near_dedupe", "validation", "score", "select"]
+    );
+    assert_eq!(
+        labels(&format!("{score}, {near}, {select}")),
+        ["score", "near_dedupe", "validation", "select"]
+    );
+    assert_eq!(
+        labels(&format!("{near}, length: {{}}")),
+        ["near_dedupe", "length", "validation"]
+    );
+}
+
+#[test]
 fn what_is_left_out_has_its_default() {
     let plan = load_text(SMALL).expect("valid");
     assert!(plan.stages.is_empty());
@@ -596,6 +622,7 @@ output:
   path: out/small
   shard_tokens: 64000000
   rejects: tokens
+  validation_share: 0.0
   usefulness: u8
   excess_nats: false
 "
