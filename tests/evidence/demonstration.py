@@ -11,7 +11,7 @@ libopenblas0-pthread), pyarrow, tokenizers and zstandard:
 What a run finished is kept: the same command goes on where it was stopped. The pipelines do all that touches the data:
 one removes duplicates, what overlaps the target's held-out text, and `validation_share` of the groups that are left,
 which is the general held-out text; the others select and order what remains. Every run reads its shards in order and
-writes events; `goodput measure` reads them. The report goes to demonstration.md in the work folder.
+writes events; `goodput measure` reads them. The report goes to demonstration.md in the work folder, its page to demonstration.html.
 """
 
 import argparse
@@ -54,7 +54,8 @@ def options_of(arguments=None):
     parser.add_argument("--heads", default=4, type=int)
     parser.add_argument("--batch", default=16, type=int, help=f"rows of {ROW} tokens of a step")
     parser.add_argument("--learning-rate", default=2e-3, type=float, help="the highest; it ends at a tenth")
-    parser.add_argument("--pool-share", default=0.4, type=float, help="share of the pool's documents")
+    parser.add_argument("--pool-share", default=0.6, type=float, help="share of the pool's documents")
+    parser.add_argument("--document-characters", default=2_000, type=int, help="what is read of a document of the pool")
     parser.add_argument("--keep-share", default=0.2, type=float, help="share of the tokens that an arm may choose from")
     parser.add_argument("--validation-share", default=0.03, type=float, help="of the groups of similar documents")
     parser.add_argument("--eval-tokens", default=60_000, type=int, help="of each held-out set")
@@ -140,7 +141,10 @@ def make_data(options):
         # What the first run kept, and the other end of its scores as a field to select by.
         scores = {row["doc_id"]: row["by_score"] for row in table(clean, "order", ["doc_id", "by_score"])}
         kept = (record for record in records(sample) if record["id"] in scores)
-        write(pool, ({"id": record["id"], "text": record["text"], "low": -scores[record["id"]]} for record in kept))
+        low = lambda record: -scores[record["id"]]
+        # Rows are read document by document: one of a whole book would fill steps alone.
+        cut = lambda record: record["text"][: options.document_characters]
+        write(pool, ({"id": record["id"], "text": cut(record), "low": low(record)} for record in kept))
     target = pipeline(options, "target", 1, options.target, {}, [], {"strategy": "shuffle"}, unpacked, {})
     rows = {"method": "concat", "sequence_tokens": ROW}
     datasets = {}
@@ -253,11 +257,11 @@ def train(options, run, dataset, budget, seed, held_out, vocabulary):
             log.flush()
 
         checksum = json.loads((dataset / "manifest.json").read_text())["checksum"]
-        event("job_start", tag=f"dataset={checksum}")
+        steps = budget // (options.batch * ROW)
+        event("job_start", tag=f"dataset={checksum}", total_steps=steps)
         model = SmallModel(vocabulary, options.width, options.layers, options.heads).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, weight_decay=0.1, betas=(0.9, 0.95))
         event("init", dur_s=time.time() - began)
-        steps = budget // (options.batch * ROW)
         for step, rows in zip(range(1, steps + 1), rows_in_order(dataset, options.batch)):
             at = time.time()
             warm = min(1, step / max(1, min(50, steps // 5)))
@@ -276,6 +280,7 @@ def train(options, run, dataset, budget, seed, held_out, vocabulary):
                 tokens=ids.numel(),
                 loss=loss.item(),
                 dur_s=time.time() - at,
+                learning_rate=rate,
                 row=rows[0][0],
                 rows=len(rows),
                 ids_crc32=sum(zlib.crc32(np.asarray(ids, "<u4")) for _, ids in rows),
@@ -291,27 +296,32 @@ def train(options, run, dataset, budget, seed, held_out, vocabulary):
 
 
 def measure_file(options, datasets):
-    """What `goodput measure` is asked."""
+    """What `goodput measure` is asked: the time and order of each run, and how far it came beside `random`."""
     parameters = parameters_of(options)
     runs = []
-    for name, arm, budget, seed in runs_of(options):
-        if (options.work / "logs" / f"{name}.jsonl").exists():
-            runs.append(
-                {
-                    "name": name,
-                    "logs": f"logs/{name}.jsonl",
-                    "model": {
-                        "parameters": parameters,
-                        "layers": options.layers,
-                        "heads": options.heads,
-                        "head_dimension": options.width // options.heads,
-                        "sequence_tokens": ROW,
-                    },
-                    "dataset": {"path": str(dataset_of(datasets, arm, budget, seed))},
-                }
-            )
+    finished = [run for run in runs_of(options) if (options.work / "logs" / f"{run[0]}.jsonl").exists()]
+    for name, arm, budget, seed in finished:
+        runs.append(
+            {
+                "name": name,
+                "group": arm,
+                "seed": seed,
+                "logs": f"logs/{name}.jsonl",
+                "model": {
+                    "parameters": parameters,
+                    "layers": options.layers,
+                    "heads": options.heads,
+                    "head_dimension": options.width // options.heads,
+                    "sequence_tokens": ROW,
+                },
+                "dataset": {"path": str(dataset_of(datasets, arm, budget, seed))},
+            }
+        )
+    document = {"version": 1, "name": "demonstration", "runs": runs}
+    if len({budget for _, arm, budget, _ in finished if arm == "random"}) == len(options.budgets):
+        document["progress"] = {"baseline": "random"}
     path = options.work / "measure.yaml"
-    path.write_text(json.dumps({"version": 1, "name": "demonstration", "runs": runs}, indent=1))
+    path.write_text(json.dumps(document, indent=1))
     return path
 
 
@@ -371,6 +381,31 @@ def verdict(pairs):
     return "better" if mean < 0 else "worse"
 
 
+def progress_lines(progress):
+    """What `goodput measure` says of how far the arms came for their compute."""
+    lines = [
+        "## Compute that `random` would have needed, over what was spent",
+        "",
+        "m is 1 for `random`; the curve goes through its budgets on a logarithmic scale. Net m also pays for the selection: the "
+        "core seconds of the arm's pipeline at 1e11 operations a second. p is corrected for the number of comparisons (Holm).",
+        "",
+        "| text | arm | FLOP | m | 95 % interval | p | least m that would be found | net m | verdict |",
+        "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | --- |",
+    ]
+    number = lambda value, form: "" if value is None else format(value, form)
+    for part in progress["sets"]:
+        for one in part["comparisons"]:
+            between = one["interval"] and "{:.3f} to {:.3f}".format(*one["interval"])
+            cells = [part["role"], one["group"], number(one["budget"], ".3g"), number(one["multiplier"], ".3f")]
+            cells += [between or one.get("no_interval_because", ""), number(one["holm_p_value"], ".3f")]
+            cells += [number(one["minimum_detectable_multiplier"], ".3f"), number(one["net_multiplier"], ".3f")]
+            lines.append(f"| {' | '.join(cells)} | {one['verdict'].replace('_', ' ')} |")
+    for title, key in [("Concluded:", "concluded"), ("Not concluded:", "not_concluded")]:
+        if progress[key]:
+            lines += ["", title, "", *(f"- {sentence}" for sentence in progress[key])]
+    return [*lines, ""]
+
+
 def report(options, clean, found, measured):
     manifest = json.loads((clean / "manifest.json").read_text())
     held = manifest["validation"]
@@ -422,7 +457,8 @@ def report(options, clean, found, measured):
     lines += ["| arm | tokens | runs | read in the manifest's order | forecast data goodput g | productive time |"]
     lines += ["| --- | ---: | ---: | --- | ---: | ---: |"]
     for arm, budget in arms_of(options):
-        runs = [run for name, a, b, _ in names for run in measured if (a, b) == (arm, budget) and run["name"] == name]
+        wanted = {name for name, a, b, _ in names if (a, b) == (arm, budget)}
+        runs = [run for run in measured["runs"] if run["name"] in wanted]
         if runs:
             orders = [run["curriculum"]["reading_order"] for run in runs]
             told = sum(order["lines_with_checksum"] for order in orders)
@@ -432,6 +468,8 @@ def report(options, clean, found, measured):
             productive = statistics.fmean(run["time"]["productive_share"] for run in runs)
             lines.append(f"| {arm} | {budget:,} | {len(runs)} | {order} | {forecast:.4f} | {productive:.1%} |")
     lines.append("")
+    if measured.get("progress"):
+        lines += progress_lines(measured["progress"])
     path = options.work / "demonstration.md"
     path.write_text("\n".join(lines))
     return path
@@ -456,11 +494,14 @@ def main(arguments=None):
             print(done.result(), flush=True)
     if not results(options):
         raise SystemExit(f"{options.work / 'logs'}: no run is finished yet")
-    command = [options.program, "measure", measure_file(options, datasets), "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"measure: {done.stderr.strip()}")
-    print(report(options, clean, results(options), json.loads(done.stdout)["runs"]))
+    asked, told = measure_file(options, datasets), {}
+    for form in ["json", "html"]:
+        done = subprocess.run([options.program, "measure", asked, "--format", form], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"measure: {done.stderr.strip()}")
+        told[form] = done.stdout
+    (options.work / "demonstration.html").write_text(told["html"])
+    print(report(options, clean, results(options), json.loads(told["json"])))
 
 
 if __name__ == "__main__":

@@ -115,6 +115,8 @@ def test_the_demonstration_goes_from_a_pool_to_a_report(torch_python, tmp_path):
     assert done.returncode == 0, done.stderr
     report = (tmp_path / "work/demonstration.md").read_text()
     assert "Runs finished: 14 of 14." in report and "unfinished" not in report
+    assert "Compute that `random` would have needed" in report and "| target | selected |" in report
+    assert (tmp_path / "work/demonstration.html").read_text().lower().startswith("<!doctype html>")
     runs = measure(tmp_path / "work/measure.yaml")
     assert len(runs) == 14
     for run in runs:
