@@ -81,7 +81,7 @@ impl Check {
         let score_hours = text_bytes as f64 / 4.0 * needs.flops_per_token
             / (FLOPS_PER_CORE_SECOND * threads as f64 * 3600.0);
         let task_bytes = self.slice.unwrap_or_else(|| default_task_bytes(bytes));
-        let need = MemoryNeed::of(&plan, &prepared, threads, task_bytes);
+        let need = MemoryNeed::of(&plan, &prepared, threads, task_bytes, &super::STOP);
         let least_bytes = need.least_bytes();
         let budget = self.memory.unwrap_or_else(default_memory_bytes);
         warnings.extend(need.fits(budget).err().map(|error| error.to_string()));

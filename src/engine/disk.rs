@@ -34,8 +34,10 @@ pub fn shingle_bytes_a_byte(stage: &StagePlan) -> f64 {
 
 /// Bytes of sorts that comparing a stage with an earlier release takes.
 pub fn against_bytes(stage: &StagePlan, release: &Release) -> u64 {
-    let row_bytes = match (&release.about.kind, global::bands_and_rows(&stage.options)) {
-        (IndexKind::Near { .. }, Ok((bands, _))) => 16 * u64::from(bands),
+    let row_bytes = match release.about.kind {
+        IndexKind::Near { .. } => {
+            global::bands_and_rows(&stage.options).map_or(32, |(bands, _)| 16 * u64::from(bands))
+        }
         _ => 32,
     };
     release.documents() * row_bytes

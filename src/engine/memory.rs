@@ -13,9 +13,9 @@
 //! So the least memory of a run is the fixed part, the workers, and the largest of the last three; what is given beyond
 //! it makes sorts and fits faster. No result depends on any of it.
 
-use super::EngineError;
 use super::inputs::Inputs;
 use super::run::Prepared;
+use super::{EngineError, Stop};
 use crate::plan::{Plan, Rejects, StagePlan, StageRef};
 use crate::score;
 use crate::source::{self, CHUNK_BYTES};
@@ -30,6 +30,8 @@ const WORKER_BUFFER_BYTES: u64 = 4 << 20;
 const WORKER_AT_WORK_BYTES: u64 = 56 << 20;
 /// The same for a byte of text, where there is less text than that.
 const WORKER_BYTES_A_BYTE: u64 = 40;
+/// A worker with any inputs, beside its buffers. Measured: 10 to 20 MiB with documents of a word or less.
+const LEAST_WORKER_AT_WORK_BYTES: u64 = 16 << 20;
 /// Of a file: its path and name in several tables, checksum, records.
 const FILE_BYTES: u64 = 3 << 10;
 /// Of a task: its maps and sums.
@@ -102,8 +104,9 @@ fn longest_document_bytes(inputs: &Inputs) -> u64 {
 }
 
 /// What a decoder of the inputs keeps of the text, at most: `zstd --ultra` and `--long` make windows up to 2 GiB.
-fn largest_window_bytes(inputs: &Inputs) -> u64 {
+fn largest_window_bytes(inputs: &Inputs, stop: &Stop) -> u64 {
     let windows = inputs.files.iter().map(|file| {
+        let _item = stop.at(format!("reading {}", file.found.path.display()));
         let most = file.found.bytes.saturating_mul(MOST_COMPRESSION);
         source::window_bytes(&file.found.path).min(most)
     });
@@ -131,13 +134,19 @@ pub struct MemoryNeed {
 
 impl MemoryNeed {
     /// Of a plan whose files and models are loaded, for `threads` workers and tasks of `task_bytes`.
-    pub fn of(plan: &Plan, prepared: &Prepared, threads: usize, task_bytes: u64) -> MemoryNeed {
+    pub fn of(
+        plan: &Plan,
+        prepared: &Prepared,
+        threads: usize,
+        task_bytes: u64,
+        stop: &Stop,
+    ) -> MemoryNeed {
         let threads = threads.max(1) as u64;
         let text = text_bytes(&prepared.inputs);
         let named = prepared.named_text_bytes;
         let at_work = (text.max(named) / threads)
             .saturating_mul(WORKER_BYTES_A_BYTE)
-            .min(WORKER_AT_WORK_BYTES);
+            .clamp(LEAST_WORKER_AT_WORK_BYTES, WORKER_AT_WORK_BYTES);
         let files = prepared.inputs.files.len() as u64;
         let tasks = prepared.inputs.bytes() / task_bytes.max(1) + 1;
         let longest = longest_document_bytes(&prepared.inputs);
@@ -162,7 +171,7 @@ impl MemoryNeed {
             threads,
             worker_bytes: WORKER_BUFFER_BYTES
                 + at_work
-                + largest_window_bytes(&prepared.inputs)
+                + largest_window_bytes(&prepared.inputs, stop)
                 + prepared.needs.worker_bytes,
             longest_document_bytes: longest,
             document_bytes,

@@ -1136,7 +1136,13 @@ fn go(
     let task_bytes = request
         .task_bytes
         .unwrap_or_else(|| default_task_bytes(prepared.inputs.bytes()));
-    let need = MemoryNeed::of(plan, &prepared, rayon::current_num_threads(), task_bytes);
+    let need = MemoryNeed::of(
+        plan,
+        &prepared,
+        rayon::current_num_threads(),
+        task_bytes,
+        stop,
+    );
     // What is complete already takes nothing.
     if request.fresh || look(&out, plan, request)?.0.is_none() {
         need.fits(request.memory_bytes)?;

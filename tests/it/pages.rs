@@ -14,7 +14,8 @@ fn measured() -> Folder {
     let texts: Vec<String> = (0..120).map(|_| numbers.words(40)).collect();
     let short = vec!["too short".to_string()];
     folder.documents("in.jsonl", &[&texts[..], &short].concat());
-    folder.documents("good.jsonl", &texts[..40]);
+    let good: Vec<String> = (0..40).map(|_| numbers.words(40)).collect();
+    folder.documents("good.jsonl", &good);
     let quoted = |text: &str| json!(text).to_string();
     folder.pipeline(&format!(
         "name: {}\ninputs:\n  - {{ path: in.jsonl, source: {} }}\nstages:\n  - length: {{ min_tokens: 100 }}\n  \
