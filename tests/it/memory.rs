@@ -384,12 +384,9 @@ fn a_budget_that_cannot_do_is_refused_at_once_with_what_to_change() {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(!check(&["--memory", "8GiB"]).contains("do not hold"));
-    let shorter = format!(
-        "{}",
-        fs::read_to_string(&pipeline)
-            .expect("reads")
-            .replace("source: a, ", "source: a, max_document_bytes: 1 MB, ")
-    );
+    let shorter = fs::read_to_string(&pipeline)
+        .expect("reads")
+        .replace("source: a, ", "source: a, max_document_bytes: 1 MB, ");
     let least = least_memory(&pipeline, &["--threads", "2"]);
     fs::write(&pipeline, shorter).expect("writes");
     assert!(least_memory(&pipeline, &["--threads", "2"]) + (64 << 20) < least);

@@ -148,7 +148,7 @@ fn the_same_documents_are_held_out_for_any_work_and_whatever_is_selected() {
         ])
     );
     assert_eq!(check["warnings"], json!([]));
-    let more = ["--threads", "4", "--slice", "20kB", "--memory", "64MiB"];
+    let more = ["--threads", "4", "--slice", "20kB", "--memory", "256MiB"];
     folder.run(&[&more[..], &["--out", "other"]].concat());
     let files = |name: &str| {
         let mut files = folder.out(name).files();
