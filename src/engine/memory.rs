@@ -30,8 +30,8 @@ const WORKER_BUFFER_BYTES: u64 = 4 << 20;
 const WORKER_AT_WORK_BYTES: u64 = 56 << 20;
 /// The same for a byte of text, where there is less text than that.
 const WORKER_BYTES_A_BYTE: u64 = 40;
-/// A worker with any inputs, beside its buffers. Measured: 10 to 20 MiB with documents of a word or less.
-const LEAST_WORKER_AT_WORK_BYTES: u64 = 16 << 20;
+/// A worker with any inputs, beside its buffers. Measured: 10 to 30 MiB with documents of a word or less.
+const LEAST_WORKER_AT_WORK_BYTES: u64 = 32 << 20;
 /// Of a file: its path and name in several tables, checksum, records.
 const FILE_BYTES: u64 = 8 << 10;
 /// Of a task: its maps and sums.

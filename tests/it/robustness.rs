@@ -1064,7 +1064,7 @@ fn an_earlier_run_in_the_same_process_changes_nothing() {
         );
     }
     let options = RunOptions {
-        memory_bytes: 1 << 28,
+        memory_bytes: 8 << 30,
         sample_share: None,
         fresh: false,
         replace: false,
