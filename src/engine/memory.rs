@@ -44,16 +44,16 @@ const LITTLE_BYTES: u64 = 1 << 20;
 /// Sorts that are alive at a time, at most: their buffers share what is left.
 const SORTS_AT_ONCE: u64 = 4;
 /// Of a byte of a document's text in prepare: the record and its text, twice where they grow, its tokens (up to one
-/// a byte), the tokenizer's own, shingles of words. Measured: 20 for bytes as tokens, 14 for a vocabulary of 50,000; a quarter more for what an allocator keeps.
-const PREPARE_BYTES_A_BYTE: u64 = 30;
+/// a byte), the tokenizer's own, shingles of words. Measured: 20 for bytes as tokens, 14 for a vocabulary of 50,000; more for what an allocator keeps.
+const PREPARE_BYTES_A_BYTE: u64 = 36;
 /// More with shingles of characters or tokens, of which there is one at each place: 8 bytes, in two places, and grown.
 const SHINGLE_BYTES_A_BYTE: u64 = 24;
 /// More with a dedupe by paragraph or line: 32 bytes a unit, which may be of two bytes, and grown.
 const UNIT_BYTES_A_BYTE: u64 = 32;
 /// More with the engine of the reference release, which keeps offsets and more for each token.
 const SLOW_ENGINE_BYTES_A_BYTE: u64 = 120;
-/// Of a token in a row that is written whole: the batch, levels and places of the encoder, pages. Measured: 31 to 42.
-const ROW_BYTES_A_TOKEN: u64 = 44;
+/// Of a token in a row that is written whole: the batch, levels and places of the encoder, pages, and what an allocator keeps. Measured: 31 to 48.
+const ROW_BYTES_A_TOKEN: u64 = 56;
 /// Of a token of a document that is scored.
 const SCORE_BYTES_A_TOKEN: u64 = 24;
 /// How much a compressed file holds at most for a byte of it, where it does not say.

@@ -69,7 +69,7 @@ fn small(folder: &Path, copies: u64, fit: &str) -> PathBuf {
 fn more_documents_take_no_more_memory() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fit = "fit_tokens: 200_000";
-    let budget = "260MiB";
+    let budget = "300MiB";
     let peaks = [1, 6].map(|copies| {
         let here = folder.path().join(copies.to_string());
         fs::create_dir_all(&here).expect("creates");
@@ -81,7 +81,7 @@ fn more_documents_take_no_more_memory() {
         peaks[0] >> 20,
         peaks[1] >> 20
     );
-    assert!(peaks[1] < 299 << 20, "{} MiB", peaks[1] >> 20);
+    assert!(peaks[1] < 345 << 20, "{} MiB", peaks[1] >> 20);
 }
 
 #[test]
