@@ -87,7 +87,7 @@ fn more_documents_take_no_more_memory() {
 #[test]
 fn models_that_do_not_fit_are_refused_at_the_start_with_what_to_change() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let pipeline = small(folder.path(), 4, "fit_tokens: 1_000_000");
+    let pipeline = small(folder.path(), 8, "fit_tokens: 4_000_000");
     let out = folder.path().join("out");
     let threads = ["--threads", "1"];
     let least = least_memory(&pipeline, &threads);
